@@ -1,0 +1,154 @@
+// Recomputes every element of C = A x B in float64 and compares. Nothing is sampled and nothing skipped.
+//
+// Method: a block owns 64x64 elements, a thread 4x4 of them; slabs of A and B, 16 deep in k, pass through
+// shared memory as doubles. The products of two 16-bit inputs are exact in float64, and so is every sum of
+// theirs as far as the bound below can tell. The matrices are read through strides, so the reference knows
+// nothing of the layout code that is on trial.
+//
+// The bound. Let S be the running sum after each 16 values of k and P the sum of all |a||b|. Then an
+// element may differ from the exact sum by
+//     e = unit * (sum over the steps of |S| + P) + floor
+// whose derivation stands in ptxlab/experiments/gemm/bound.py. Where P <= exact_limit and the
+// inputs are integers every partial sum is exact in the accumulator, and e = 0. Rounding is monotone, so a
+// right result lies between rounded(S - e) and rounded(S + e), both inclusive: with e = 0 that is one
+// value. NaN lies in no interval.
+//
+// An element ends in exactly one class: nan or infinite (the reference itself is, because an input is
+// infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
+// permitted result is infinite: equal infinities prove nothing), or verified.
+//
+// Macros: TYPE (half), ACCUMULATE (float, half), OUT (float, half), KERNEL (the name).
+
+#include <cuda_fp16.h>
+
+constexpr int TILE = 64;     // rows and columns of C of a block
+constexpr int SLAB = 16;     // depth in k of one step of the bound
+constexpr int THREADS = 16;  // along each side of the block
+constexpr int OWN = TILE / THREADS;
+constexpr int PITCH = TILE + 1;  // doubles; an odd pitch spreads a column over all banks
+
+using int64 = long long;
+
+enum Class { VERIFIED, WRONG, OVERFLOWED, INFINITE, NOT_A_NUMBER, CLASSES };
+
+struct Element {  // ELEMENT in ptxlab/experiments/gemm/check.py
+    int row, col;
+    double result, reference, low, high;
+};
+
+struct Summary {  // of one block; SUMMARY in check.py
+    unsigned count[CLASSES];
+    unsigned has_worst;  // whether any error is finite
+    Element worst;       // the element with the largest finite error
+};
+
+__device__ double through(float, double x) { return __double2float_rn(x); }
+
+__device__ double through(half, double x) { return __half2float(__double2half(x)); }
+
+// What the kernel's own last steps do to an exact sum: into the accumulator, then into the output type.
+__device__ double rounded(double x) { return through(OUT(), through(ACCUMULATE(), x)); }
+
+__device__ Class classify(const Element& e)
+{
+    if (isnan(e.reference)) return NOT_A_NUMBER;
+    if (isinf(e.reference)) return INFINITE;
+    if (!(e.low <= e.result && e.result <= e.high)) return WRONG;
+    return isfinite(e.result) && isfinite(rounded(e.reference)) ? VERIFIED : OVERFLOWED;
+}
+
+// Copies lines [first, first + TILE) of one operand, SLAB deep from k0 on, into shared memory, zeros
+// outside. Neighbouring threads read neighbouring elements, whichever way the matrix is stored.
+__device__ void stage(double (*slab)[PITCH], const TYPE* matrix, int64 first, int64 lines, int64 k0,
+                      int64 depth, int64 line_stride, int64 k_stride)
+{
+    for (int i = threadIdx.x; i < TILE * SLAB; i += THREADS * THREADS) {
+        const int line = k_stride == 1 ? i / SLAB : i % TILE;
+        const int k = k_stride == 1 ? i % SLAB : i / TILE;
+        const bool inside = first + line < lines && k0 + k < depth;
+        slab[k][line] = inside ? double(float(matrix[(first + line) * line_stride + (k0 + k) * k_stride])) : 0.0;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS * THREADS)
+KERNEL(const TYPE* a, const TYPE* b, const OUT* c, Summary* summaries, Element* list, unsigned* listed,
+       unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row, int64 b_col,
+       int64 first_tile_row, double unit, double floor,
+       double exact_limit)
+{
+    __shared__ double a_slab[SLAB][PITCH];
+    __shared__ double b_slab[SLAB][PITCH];
+    __shared__ Summary summary;
+    __shared__ unsigned long long largest;  // error as bits plus 1; doubles >= 0 sort like their bits
+    __shared__ unsigned owner;
+
+    const int y0 = threadIdx.x / THREADS, x0 = threadIdx.x % THREADS;
+    const int64 tile_row = first_tile_row + blockIdx.y;
+    const int64 row0 = tile_row * TILE, col0 = int64(blockIdx.x) * TILE;
+
+    double sum[OWN][OWN] = {}, partials[OWN][OWN] = {}, magnitude[OWN][OWN] = {};
+    for (int64 k0 = 0; k0 < k; k0 += SLAB) {
+        __syncthreads();
+        stage(a_slab, a, row0, m, k0, k, a_row, a_col);
+        stage(b_slab, b, col0, n, k0, k, b_col, b_row);
+        __syncthreads();
+        for (int kk = 0; kk < SLAB; ++kk) {
+            for (int i = 0; i < OWN; ++i) {
+                const double x = a_slab[kk][y0 + i * THREADS];
+                for (int j = 0; j < OWN; ++j) {
+                    const double y = b_slab[kk][x0 + j * THREADS];
+                    sum[i][j] = fma(x, y, sum[i][j]);
+                    magnitude[i][j] = fma(fabs(x), fabs(y), magnitude[i][j]);
+                }
+            }
+        }
+        for (int i = 0; i < OWN; ++i) {
+            for (int j = 0; j < OWN; ++j) partials[i][j] += fabs(sum[i][j]);
+        }
+    }
+
+    if (threadIdx.x == 0) {
+        summary = Summary{};
+        largest = 0;
+        owner = ~0u;
+    }
+    __syncthreads();
+
+    double worst_error = -1.0;
+    Element worst = {};
+    for (int i = 0; i < OWN; ++i) {
+        for (int j = 0; j < OWN; ++j) {
+            const int64 row = row0 + y0 + i * THREADS, col = col0 + x0 + j * THREADS;
+            if (row >= m || col >= n) continue;
+            const double reference = sum[i][j], result = float(c[row * n + col]);
+            const bool exact = magnitude[i][j] <= exact_limit;
+            const double e = exact ? 0.0 : unit * (partials[i][j] + magnitude[i][j]) + floor;
+            const Element element = {int(row), int(col), result, reference,
+                                     rounded(reference - e), rounded(reference + e)};
+            const Class verdict = classify(element);
+            atomicAdd(&summary.count[verdict], 1u);
+            if (verdict == WRONG) {
+                const unsigned slot = atomicAdd(listed, 1u);
+                if (slot < capacity) list[slot] = element;
+            }
+            const double error = fabs(result - reference);
+            if (error > worst_error && isfinite(error)) {
+                worst_error = error;
+                worst = element;
+            }
+        }
+    }
+
+    // The largest error of the block; of several equal ones that of the lowest thread.
+    const unsigned long long bits = worst_error < 0.0 ? 0 : __double_as_longlong(worst_error) + 1ull;
+    atomicMax(&largest, bits);
+    __syncthreads();
+    if (bits != 0 && bits == largest) atomicMin(&owner, threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x == owner) {
+        summary.has_worst = 1;
+        summary.worst = worst;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) summaries[tile_row * gridDim.x + blockIdx.x] = summary;
+}

@@ -1,0 +1,70 @@
+// Fills one operand of a GEMM on the device, and counts the elements that are infinite in its type.
+//
+// Every value is a function of the element's logical row-major index alone (A is m x k, B is k x n), so
+// every layout holds the same matrix. It is computed in float64 and rounded once. The same functions in
+// numpy: ptxlab/experiments/gemm_reference.py.
+//
+// Macros: INIT (normal, ints, seq, ones, zeros), TYPE (half), KERNEL (the name).
+
+#include <cuda_fp16.h>
+
+using uint64 = unsigned long long;
+
+// A counter-based generator: the finalizer of splitmix64 (Steele, Lea and Flood, 2014) over a weighted
+// counter. No state, so any element can be made alone and in any order.
+__device__ uint64 mixed(uint64 x)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+__device__ uint64 random_bits(uint64 index, uint64 stream)
+{
+    return mixed(mixed(stream) + (index + 1) * 0x9e3779b97f4a7c15ull);
+}
+
+// Standard normal by Box and Muller: the upper 32 bits make the radius, the lower 32 the angle.
+__device__ double normal(uint64 index, uint64 stream, int)
+{
+    const uint64 bits = random_bits(index, stream);
+    const double radius = sqrt(-2.0 * log(((bits >> 32) + 1) * 0x1p-32));
+    return radius * cospi((bits & 0xffffffffull) * 0x1p-31);
+}
+
+// -2 to 2: a sum of k products stays below 2^24, where float32 is exact, for every k below 2^22.
+__device__ double ints(uint64 index, uint64 stream, int)
+{
+    return static_cast<double>((random_bits(index, stream) >> 32) % 5) - 2.0;
+}
+
+// Every element carries its own index. Large matrices overflow f16: that is what this fill is for.
+__device__ double seq(uint64 index, uint64, int is_b)
+{
+    return is_b ? (index + 1.25) / 128.0 : index / 256.0;
+}
+
+__device__ double ones(uint64, uint64, int) { return 1.0; }
+
+__device__ double zeros(uint64, uint64, int) { return 0.0; }
+
+__device__ half rounded(double value) { return __double2half(value); }
+
+__device__ bool infinite(half value) { return __hisinf(value) != 0; }
+
+// A grid-stride loop over the elements in storage order, so any grid is right.
+extern "C" __global__ void KERNEL(TYPE* matrix, uint64* infinite_count, uint64 rows, uint64 cols,
+                                  int by_columns, uint64 stream, int is_b)
+{
+    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+    uint64 at = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (; at < rows * cols; at += step) {
+        const uint64 row = by_columns ? at % rows : at / cols;
+        const uint64 col = by_columns ? at / rows : at % cols;
+        const TYPE value = rounded(INIT(row * cols + col, stream, is_b));
+        matrix[at] = value;
+        if (infinite(value)) {
+            atomicAdd(infinite_count, 1ull);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+"""Finds kernels/ and probes/: in a wheel, in an editable install, in a checkout, and a user's own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ptxlab.errors import ToolError
+
+
+def asset_root() -> Path:
+    """Return the folder that holds kernels/ and probes/.
+
+    A wheel carries both inside the package; a checkout and an editable install have them beside it.
+
+    Raises:
+        ToolError: neither place has them, so the installation is damaged.
+
+    """
+    package = Path(__file__).resolve().parent
+    for root in (package / "_assets", package.parent):
+        if (root / "kernels").is_dir() and (root / "probes").is_dir():
+            return root
+    raise ToolError(
+        f"kernels/ and probes/ are neither in {package / '_assets'} nor in {package.parent}",
+        "pip install --force-reinstall ptxlab",
+    )
+
+
+def kernels_folder() -> Path:
+    """Return kernels/, which holds include/, gemm/<stage>/ and the kernels that check a GEMM."""
+    return asset_root() / "kernels"
+
+
+def include_folder() -> Path:
+    """Return the folder that goes on the compiler's include path (headers are <ptxlab/....cuh>)."""
+    return kernels_folder() / "include"
+
+
+def probe_folders() -> list[Path]:
+    """Return the folders to look for probes in, the built-in one first.
+
+    A user's own probes come from $PTXLAB_PROBES (folders joined like $PATH) and from ./probes.
+    """
+    own = [Path(part) for part in os.environ.get("PTXLAB_PROBES", "").split(os.pathsep) if part]
+    candidates = [asset_root() / "probes", *own, Path.cwd() / "probes"]
+    found: list[Path] = []
+    for folder in candidates:
+        resolved = folder.resolve()
+        if resolved.is_dir() and resolved not in found:
+            found.append(resolved)
+    return found

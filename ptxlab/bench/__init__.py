@@ -1,0 +1,1 @@
+"""Samples and what may be said of them: medians, intervals, verdicts, limits."""

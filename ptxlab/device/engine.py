@@ -1,0 +1,207 @@
+"""Runs jobs on a CUDA device. Loaded by the worker alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+
+from cuda.bindings import driver
+from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, launch
+
+from ptxlab.device import cublas
+from ptxlab.device.checks import check_arguments, check_shape, grid_in_clusters, same_bits
+from ptxlab.device.clocks import Clocks, driver_version
+from ptxlab.device.driver import CUDAError, checked, device_count, faults
+from ptxlab.device.job import (
+    CublasGemm,
+    DeviceInfo,
+    Job,
+    JobResult,
+    Launch,
+    Samples,
+    Timing,
+)
+from ptxlab.device.memory import Memory
+from ptxlab.device.timing import Call, Timer
+from ptxlab.errors import MissingError, ToolError, unknown_name
+
+PORTABLE_CLUSTER = 8
+"""Blocks of the largest cluster that runs on every chip with clusters (CUDA programming guide)."""
+
+DEFAULT_SHARED_BYTES = 48 * 1024
+"""Dynamic shared memory that a kernel gets without asking (CUDA programming guide)."""
+
+Modules = Mapping[str, ObjectCode]
+
+
+class CudaEngine:
+    """Holds one device, one stream on it, and runs one job after the other.
+
+    Raises:
+        MissingError: there is no device with this index.
+
+    """
+
+    def __init__(self, index: int) -> None:
+        count = device_count()
+        if not 0 <= index < count:
+            raise MissingError(
+                f"no device {index}: there {'is' if count == 1 else 'are'} {count}, counted from 0",
+                "ptxlab doctor lists what is here",
+                code="no-device",
+            )
+        with faults("opening the device"):
+            self._device = Device(index)
+            self._device.set_current()
+            self._stream = self._device.create_stream()
+        self._name = self._device.name
+
+    def info(self) -> DeviceInfo:
+        """Return what the device is."""
+        with faults("asking the device what it is"):
+            version = int(checked(driver.cuDriverGetVersion()))
+            properties = self._device.properties
+            return DeviceInfo(
+                name=self._name,
+                arch=self._arch,
+                multiprocessors=properties.multiprocessor_count,
+                l2_bytes=properties.l2_cache_size,
+                shared_bytes_per_block=properties.max_shared_memory_per_block_optin,
+                memory_bytes=int(checked(driver.cuMemGetInfo())[1]),
+                driver=driver_version(),
+                cuda_driver_version=f"{version // 1000}.{version % 1000 // 10}",
+            )
+
+    def run(self, job: Job) -> JobResult:
+        """Run one job (see worker.Engine)."""
+        timings: dict[str, dict[str, Samples]] = {}
+        modules = {name: self._load(name, cubin) for name, cubin in job.modules.items()}
+        with Memory(job.buffers, self._stream) as memory:
+            for step in job.steps:
+                if isinstance(step, Timing):
+                    timings[step.name] = self._time(step, modules, memory)
+                else:
+                    self._launch(step, modules, memory)
+            return JobResult(memory.download(), memory.damaged(), timings)
+
+    @property
+    def _arch(self) -> str:
+        """The chip, with the suffix of its own features; those exist from sm_90 on."""
+        major, minor = self._device.compute_capability
+        return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+    def _load(self, name: str, cubin: bytes) -> ObjectCode:
+        """Load a cubin.
+
+        Raises:
+            MissingError: it was compiled for another chip.
+            ToolError: it is damaged.
+
+        """
+        try:
+            module = ObjectCode.from_cubin(cubin, name=name)
+            _ = module.handle  # loads it
+        except CUDAError as error:
+            if "NO_BINARY_FOR_GPU" in str(error):
+                raise MissingError(
+                    f"the cubin '{name}' does not run on {self._name} ({self._arch})",
+                    f"compile it for this chip: --arch {self._arch}",
+                    code="wrong-chip",
+                ) from error
+            raise ToolError(f"the cubin '{name}' does not load: {error}", code="bad-cubin") from error
+        return module
+
+    def _launch(self, step: Launch, modules: Modules, memory: Memory) -> None:
+        with faults(f"kernel {step.kernel}"):
+            self._prepare(step, modules, memory).enqueue(self._stream)
+            self._stream.sync()
+
+    def _time(self, timing: Timing, modules: Modules, memory: Memory) -> dict[str, Samples]:
+        """Measure the sides that can run; the others get a note."""
+        calls: dict[str, Call] = {}
+        samples: dict[str, Samples] = {}
+        with faults(f"timing {timing.name}"):
+            for name, side in timing.sides:
+                if isinstance(side, Launch):
+                    calls[name] = self._prepare(side, modules, memory)
+                    continue
+                call = self._library_call(side, memory)
+                if isinstance(call, str):
+                    samples[name] = Samples([], [], [], [], 0, note=call)
+                else:
+                    calls[name] = call
+            return samples | self._timer.measure(timing, calls)
+
+    def _prepare(self, step: Launch, modules: Modules, memory: Memory) -> Call:
+        """Check a launch and return what puts it on a stream or into a graph.
+
+        Raises:
+            UsageError: there is no such module, kernel or buffer; an argument or a size is wrong.
+
+        """
+        if step.module not in modules:
+            raise unknown_name("module", step.module, modules)
+        kernel = self._kernel(modules[step.module], step.kernel)
+        check_arguments(step, [parameter.size for parameter in kernel.arguments_info])
+        shared = self._device.properties.max_shared_memory_per_block_optin
+        check_shape(
+            step,
+            threads=kernel.attributes.max_threads_per_block,
+            shared_bytes=shared - kernel.attributes.shared_size_bytes,
+        )
+        self._allow(kernel, step)
+        config = LaunchConfig(
+            grid=grid_in_clusters(step),
+            cluster=step.cluster,
+            block=step.block,
+            shmem_size=step.shared_bytes,
+        )
+        values = [
+            memory.address(each) if isinstance(each, str) else same_bits(each) for each in step.arguments
+        ]
+        return Call(lambda stream: launch(stream, config, kernel, *values))
+
+    def _kernel(self, module: ObjectCode, name: str) -> Kernel:
+        """Return a kernel of a module by its extern "C" name."""
+        count = checked(driver.cuLibraryGetKernelCount(module.handle))
+        handles = checked(driver.cuLibraryEnumerateKernels(count, module.handle))
+        names = [checked(driver.cuKernelGetName(handle)).decode() for handle in handles]
+        if name not in names:
+            raise unknown_name("kernel", name, names)
+        return module.get_kernel(name)
+
+    def _allow(self, kernel: Kernel, step: Launch) -> None:
+        """Ask for what is not given without asking: much shared memory, a large cluster."""
+        attribute = driver.CUfunction_attribute
+        wanted = {}
+        if step.shared_bytes > DEFAULT_SHARED_BYTES:
+            wanted[attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = step.shared_bytes
+        if math.prod(step.cluster or ()) > PORTABLE_CLUSTER:
+            wanted[attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] = 1
+        device = driver.CUdevice(self._device.device_id)
+        for name, value in wanted.items():
+            checked(driver.cuKernelSetAttribute(name, value, kernel.handle, device))
+
+    def _library_call(self, gemm: CublasGemm, memory: Memory) -> Call | str:
+        """Return one call of cuBLAS, or why there is none."""
+        library = self._library
+        if isinstance(library, str):
+            return library
+        addresses = (memory.address(gemm.a), memory.address(gemm.b), memory.address(gemm.c))
+        enqueue = cublas.prepare(library, gemm, addresses)
+        if isinstance(enqueue, str):
+            return enqueue
+        return Call(lambda _: enqueue(), library.name)  # on its own stream, which is ours
+
+    @cached_property
+    def _library(self) -> cublas.Library | str:
+        return cublas.load(self._device, self._stream)
+
+    @cached_property
+    def _timer(self) -> Timer:
+        try:
+            clocks = Clocks(self._device.pci_bus_id)
+        except LookupError:
+            return Timer(self._device, self._stream, None)
+        return Timer(self._device, self._stream, clocks)

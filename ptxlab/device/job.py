@@ -1,0 +1,194 @@
+"""What is sent to the worker and what comes back: plain data, no CUDA.
+
+A job is a list of steps over named buffers. It runs in the worker process under one time limit;
+when it hangs or faults, the worker ends and the caller gets a DeviceError.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import PtxlabError
+
+POISON = 0xFF
+"""Every output byte before a launch: NaN in every floating-point type, -1 in every signed one."""
+
+Array = NDArray[np.generic]
+Dim3 = tuple[int, int, int]
+Scalar = np.generic
+"""A kernel argument passed by value: a numpy scalar, whose width is what the kernel declares."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A piece of device memory.
+
+    Attributes:
+        name: how steps refer to it.
+        nbytes: its size.
+        data: its contents before the first step; poison (0xFF in every byte) when None.
+        download: whether its bytes come back in JobResult.arrays (as uint8; the caller views them).
+        canary: whether both ends are guarded by pattern bytes that are checked after the last step.
+
+    Every buffer starts at a multiple of 1024 bytes, with and without canaries.
+
+    """
+
+    name: str
+    nbytes: int
+    data: Array | None = None
+    download: bool = False
+    canary: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    Attributes:
+        module: key into Job.modules.
+        kernel: the extern "C" name.
+        grid: size in blocks (not in clusters).
+        block: size in threads.
+        arguments: buffer names (str) become pointers; numpy scalars are passed by value and their
+            sizes are checked against the kernel's own parameters.
+        shared_bytes: dynamic shared memory of a block; more than 48 KB is asked for as needed.
+        cluster: size in blocks, or None. More than 8 blocks is asked for as non-portable.
+
+    """
+
+    module: str
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    arguments: tuple[str | Scalar, ...]
+    shared_bytes: int = 0
+    cluster: Dim3 | None = None
+
+
+@dataclass(frozen=True)
+class CublasGemm:
+    """The library's C = A x B on the same buffers: the baseline of every GEMM stage.
+
+    ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    accumulate: str
+    out: str
+    layout: str
+    a: str
+    b: str
+    c: str
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time several sides against each other, interleaved sample by sample in one run.
+
+    Hot (``flush_l2`` False): a sample is one replay, between two events, of a CUDA graph that holds
+    ``calls_per_sample`` calls of one side, as many as it takes to last a millisecond or more. Its
+    milliseconds are those of the replay divided by the calls. Inputs that fit lie in the L2.
+
+    Cold (``flush_l2`` True): a sample is one call between two events, after twice the L2's size or
+    more has been overwritten. The L2 is full of lines that the call must first write back.
+
+    Attributes:
+        name: key into JobResult.timings.
+        sides: per side its name and what one call of it is.
+        samples: how many samples each side gets.
+        warmup_ms: how long all sides run before the first sample.
+        flush_l2: cold instead of hot.
+
+    """
+
+    name: str
+    sides: tuple[tuple[str, Launch | CublasGemm], ...]
+    samples: int = 20
+    warmup_ms: float = 300.0
+    flush_l2: bool = False
+
+
+Step = Launch | Timing
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the worker does in one go."""
+
+    modules: dict[str, bytes]  # cubins by name
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """The device that the worker holds."""
+
+    name: str
+    arch: str  # with its suffix where it has one: sm_90a
+    multiprocessors: int
+    l2_bytes: int
+    shared_bytes_per_block: int  # the opt-in limit
+    memory_bytes: int
+    driver: str
+    cuda_driver_version: str
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Timings of one side.
+
+    Attributes:
+        milliseconds: per sample, of one call.
+        clock_mhz: the SM clock, read while each sample ran; [] without NVML.
+        power_w: the board's power as NVML averages it (over a second on Hopper); [] without NVML.
+        throttle: what held the clock down during each sample ("sw_power_cap"; several are joined by
+            "+"), "" where nothing did; [] without NVML.
+        calls_per_sample: how many calls one sample is the mean of.
+        baseline: which library this side ran, with its version; "" for a launch.
+        note: why this side has no samples (no cuBLAS here), or "".
+
+    """
+
+    milliseconds: list[float]
+    clock_mhz: list[int]
+    power_w: list[float]
+    throttle: list[str]
+    calls_per_sample: int
+    baseline: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job brought back.
+
+    Attributes:
+        arrays: the bytes of each buffer that was to be downloaded.
+        damaged_canaries: one sentence for each buffer beside which something was written, its name
+            first; [] is good.
+        timings: per Timing step its sides.
+
+    """
+
+    arrays: dict[str, NDArray[np.uint8]]
+    damaged_canaries: list[str]
+    timings: dict[str, dict[str, Samples]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the worker sends: first which device it holds, then one reply for each job.
+
+    After a DeviceError the worker ends: nothing that it has on the device can be trusted any more.
+    """
+
+    value: DeviceInfo | JobResult | None = None
+    error: PtxlabError | None = None

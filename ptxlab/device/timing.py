@@ -1,0 +1,143 @@
+"""Times calls on the device. Loaded by the worker alone.
+
+Rules that make the numbers mean something:
+
+* All sides are warmed up, and their samples are interleaved, in an order that turns round each
+  time, so that a drift of the clock meets all of them.
+* A hot sample is one replay of a CUDA graph that lasts at least TARGET_MS, so that the resolution
+  of the events (about half a microsecond) and the start of the replay do not count.
+* In front of the first event other work is queued (a replay of the same graph, or the flush of the
+  L2), so that the device passes from it to the timed work without waiting for the host.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from cuda.core import Device, EventOptions, Stream
+from cuda.core.graph import Graph, GraphBuilder
+
+from ptxlab.device.clocks import Clocks, Reading
+from ptxlab.device.job import Samples, Timing
+
+TARGET_MS = 1.0
+"""A replay lasts at least this long, as far as MAX_CALLS allow."""
+
+MAX_CALLS = 2000
+"""Calls in a graph at most: a call that takes a microsecond makes a replay of two milliseconds."""
+
+LEAD_MS = 20.0
+"""A replay that lasts longer needs none in front of it: the host's microseconds vanish in it."""
+
+FLUSH_BYTES = 256 << 20
+"""What is overwritten to empty the L2, unless twice the L2 is more."""
+
+Enqueue = Callable[[Stream | GraphBuilder], None]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a side: how to put it on a stream or into a graph, and which library's it is."""
+
+    enqueue: Enqueue
+    baseline: str = ""
+
+
+@dataclass
+class _Side:
+    """What is repeated for one side, what goes before it, and what was measured."""
+
+    calls: int
+    lead: Callable[[], None]
+    body: Callable[[], None]
+    baseline: str
+    milliseconds: list[float] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+
+    def samples(self) -> Samples:
+        return Samples(
+            self.milliseconds,
+            [reading.clock_mhz for reading in self.readings],
+            [reading.power_w for reading in self.readings],
+            [reading.throttle for reading in self.readings],
+            self.calls,
+            self.baseline,
+        )
+
+
+class Timer:
+    """Measures on one stream of one device; ``clocks`` is None where NVML does not tell."""
+
+    def __init__(self, device: Device, stream: Stream, clocks: Clocks | None) -> None:
+        self._device = device
+        self._stream = stream
+        self._clocks = clocks
+        options = EventOptions(timing_enabled=True)
+        self._start, self._end = device.create_event(options), device.create_event(options)
+
+    def measure(self, timing: Timing, calls: Mapping[str, Call]) -> dict[str, Samples]:
+        """Return the samples of each side."""
+        self._warm_up(calls.values(), timing.warmup_ms)
+        prepare = self._cold if timing.flush_l2 else self._hot
+        sides = {name: prepare(call) for name, call in calls.items()}
+        for index in range(timing.samples):
+            for side in list(sides.values())[:: 1 if index % 2 == 0 else -1]:
+                side.lead()
+                milliseconds = self._elapsed(side.body, side.readings)
+                side.milliseconds.append(milliseconds / side.calls)
+        return {name: side.samples() for name, side in sides.items()}
+
+    def _warm_up(self, calls: Iterable[Call], milliseconds: float) -> None:
+        """Run all sides in turn for so long, and each at least once: that loads its code, too."""
+        end = time.perf_counter() + milliseconds / 1000
+        warm = False
+        while not warm:
+            for call in calls:
+                call.enqueue(self._stream)
+                self._stream.sync()
+            warm = time.perf_counter() >= end
+
+    def _hot(self, call: Call) -> _Side:
+        """Capture as many calls as it takes to reach TARGET_MS."""
+        calls = 1
+        while True:
+            graph = self._capture(call, calls)
+            replay = partial(graph.launch, self._stream)
+            replay()  # the first one also brings the graph to the device
+            milliseconds = self._elapsed(replay)
+            if milliseconds >= TARGET_MS or calls == MAX_CALLS:
+                lead = replay if milliseconds < LEAD_MS else _nothing
+                return _Side(calls, lead, replay, call.baseline)
+            wanted = math.ceil(1.5 * calls * TARGET_MS / milliseconds)
+            calls = min(MAX_CALLS, max(calls + 1, wanted))
+
+    def _cold(self, call: Call) -> _Side:
+        """Time each call alone, behind a fill that leaves nothing of its inputs in the L2."""
+        nbytes = max(FLUSH_BYTES, 2 * self._device.properties.l2_cache_size)
+        scratch = self._device.allocate(nbytes, stream=self._stream)
+        flush = partial(scratch.fill, 0, stream=self._stream)
+        return _Side(1, flush, partial(call.enqueue, self._stream), call.baseline)
+
+    def _capture(self, call: Call, calls: int) -> Graph:
+        builder = self._stream.create_graph_builder().begin_building()
+        for _ in range(calls):
+            call.enqueue(builder)
+        return builder.end_building().complete()
+
+    def _elapsed(self, body: Callable[[], None], readings: list[Reading] | None = None) -> float:
+        """Return the milliseconds that the body takes; meanwhile, the clocks are read if wanted."""
+        self._stream.record(self._start)
+        body()
+        self._stream.record(self._end)
+        if readings is not None and self._clocks:
+            readings.append(self._clocks.read())
+        self._end.sync()
+        return float(self._end - self._start)
+
+
+def _nothing() -> None:
+    """Lead into a replay that is long enough by itself."""

@@ -1,0 +1,84 @@
+"""What can go wrong, and the exit code that says so.
+
+Every failure that a user can meet is a PtxlabError: one line that says what failed, with which value and
+what would be legal, and one line (the hint) with the next command. Anything else that escapes is a fault
+of ptxlab.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+
+class ExitCode(IntEnum):
+    """What the exit code of a command means; scripts depend on it."""
+
+    OK = 0  # done, every check held
+    CHECK_FAILED = 1  # it ran, and a check failed
+    USAGE = 2  # wrong usage, an illegal form, a missing input file
+    MISSING = 3  # something needed is not here: device, compiler, profiler, permission
+    TOOL_FAILED = 4  # a tool failed, or an input is damaged
+    DEVICE_FAILED = 5  # the device timed out or faulted
+    INTERRUPTED = 130  # Ctrl-C
+
+
+class PtxlabError(Exception):
+    """A failure that is told to the user in one line.
+
+    Attributes:
+        message: what failed, the value, and the legal set or the nearest name.
+        hint: the next command to try, or "".
+        code: a short name that scripts can test, such as "no-device".
+        exit_code: the exit code of the command.
+        record: whatever was reached before the failure (an experiments.record.Record), or None.
+
+    """
+
+    exit_code: ExitCode = ExitCode.TOOL_FAILED
+    code: str = "failed"
+
+    def __init__(self, message: str, hint: str = "", *, code: str = "", record: Any | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code or type(self).code
+        self.record = record
+
+
+class UsageError(PtxlabError):
+    """A wrong option, an illegal instruction form, or an input file that does not exist."""
+
+    exit_code = ExitCode.USAGE
+    code = "usage"
+
+
+class MissingError(PtxlabError):
+    """Something that the command needs is not on this machine."""
+
+    exit_code = ExitCode.MISSING
+    code = "missing"
+
+
+class ToolError(PtxlabError):
+    """A compiler, disassembler or profiler failed, or its input is damaged."""
+
+    exit_code = ExitCode.TOOL_FAILED
+    code = "tool-failed"
+
+
+class DeviceError(PtxlabError):
+    """The device timed out, faulted or vanished."""
+
+    exit_code = ExitCode.DEVICE_FAILED
+    code = "device-failed"
+
+
+def unknown_name(kind: str, name: str, legal: Iterable[str]) -> UsageError:
+    """Return the error for a name that is none of the legal ones: the nearest name and the whole set."""
+    names = list(legal)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    guess = f"did you mean {near[0]}?" if near else ""
+    return UsageError(f"unknown {kind} '{name}'; legal: {', '.join(names)}", guess)

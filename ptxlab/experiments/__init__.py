@@ -1,0 +1,1 @@
+"""Experiments: a kernel, a prediction and a claim. Probes and GEMM stages, found in folders."""

@@ -1,0 +1,127 @@
+"""The records of ``ptxlab probe``: what probes there are, a new one, one run, and the proof of all."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import MissingError, PtxlabError, UsageError
+from ptxlab.experiments import recording
+from ptxlab.experiments.base import Value
+from ptxlab.experiments.probe import Probe
+from ptxlab.experiments.record import Record
+from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
+from ptxlab.experiments.runner import Lab, Progress, keep_recording, run_probe, verify
+
+TEMPLATE = Path(__file__).with_name("template")
+
+
+def list_record() -> Record:
+    """Return every probe that is found, with its question, its options and its recordings."""
+    record = Record()
+    record.result["probes"] = [_listed(each) for each in usable_probes()]
+    return record
+
+
+def _listed(probe: Probe | Entry) -> dict[str, Any]:
+    if isinstance(probe, Entry):
+        row = {"name": probe.name, "question": probe.summary, "options": [], "recordings": []}
+        return row | {"folder": str(probe.folder), "problem": probe.problem}
+    problem = ""
+    devices: list[str] = []
+    try:
+        devices = [each.device for each in recording.recordings(probe)]
+    except PtxlabError as error:
+        problem = error.message
+    return {
+        "name": probe.name,
+        "question": probe.summary,
+        "options": list(probe.options()),
+        "recordings": devices,
+        "folder": str(probe.folder),
+        "problem": problem,
+    }
+
+
+def new_record(name: str, into: Path) -> Record:
+    """Copy the template into a new folder.
+
+    Raises:
+        UsageError: the name is no name for a folder, is taken, or the folder exists.
+        MissingError: the folder cannot be written.
+
+    """
+    if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
+        raise UsageError(f"'{name}' is no name for a probe; legal: letters, digits, - and _, a letter first")
+    if name in [entry.name for entry in probe_entries()] or name in ("list", "new", "verify"):
+        raise UsageError(f"there is a probe '{name}' already", "ptxlab probe list shows them")
+    folder = into / name
+    try:
+        shutil.copytree(TEMPLATE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    except FileExistsError:
+        raise UsageError(
+            f"{folder} exists already", "choose another name, or --into another folder"
+        ) from None
+    except OSError as error:
+        raise MissingError(
+            f"cannot write {folder}: {error.strerror}", "--into FOLDER chooses another place"
+        ) from error
+    record = Record()
+    record.result |= {
+        "folder": str(folder),
+        "files": sorted(file.name for file in folder.iterdir()),
+        "next": [
+            f"ptxlab probe {name} shows what it predicts",
+            f"ptxlab sass probe:{name} shows what it compiles to: change kernel.cu until the claim holds",
+            f"ptxlab probe {name} --record keeps what a GPU answers",
+        ],
+    }
+    return record
+
+
+def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int | None, keep: bool) -> Record:
+    """Run one point of a probe.
+
+    Args:
+        probe: the probe.
+        params: a value for each of its options.
+        lab: where to run.
+        lane: keep only this lane's entries in register maps.
+        keep: write what the device answered as a recording.
+
+    Raises:
+        MissingError: ``keep`` without a device.
+
+    """
+    if keep and not lab.device:
+        raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
+    case = probe.case(lab.arch, **params)
+    record, outputs = run_probe(probe, case, lab)
+    record.params["lane"] = lane
+    if lane is not None:
+        record.result = {key: _of_lane(value, lane) for key, value in record.result.items()}
+    if keep and lab.device:
+        kept = recording.Recording(lab.device.name, "")
+        kept.add(probe, case, outputs)
+        record.result["recording"] = keep_recording(probe, kept, lab.device)
+    return record
+
+
+def _of_lane(value: Any, lane: int) -> Any:
+    """Return a register map with the entries of one lane; anything else as it is."""
+    if isinstance(value, list) and value and isinstance(value[0], dict) and "lane" in value[0]:
+        return [entry for entry in value if entry["lane"] == lane]
+    return value
+
+
+def verify_record(only: list[str], lab: Lab, progress: Progress, *, keep: bool) -> Record:
+    """Run every variant of every probe, or of those named; broken probes are skipped with the reason."""
+    if only:
+        return verify([find_probe(name) for name in only], lab, progress, keep=keep)
+    found = list(usable_probes())
+    record = verify([each for each in found if isinstance(each, Probe)], lab, progress, keep=keep)
+    for entry in found:
+        if isinstance(entry, Entry):
+            record.skip(entry.name, entry.problem)
+    return record

@@ -1,0 +1,153 @@
+"""What a GPU can hold and do: the constants that a prediction needs, each with its source."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ptxlab.toolchain.arch import base_number
+
+REGISTERS = 65536  # of an SM, 32 bits each
+REGISTER_UNIT = 256  # registers are handed out to a warp in these units
+PARTITIONS = 4  # of an SM: warps are spread over them, registers are a quarter each
+SHARED_UNIT = 128  # bytes in which shared memory is handed out to a block
+SHARED_RESERVED = 1024  # bytes that CUDA takes for itself in every block
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an SM of one architecture holds at once."""
+
+    warps: int
+    blocks: int
+    shared_bytes: int
+
+
+_HOPPER = Limits(64, 32, 228 * 1024)
+_CONSUMER = Limits(48, 24, 100 * 1024)
+LIMITS = {
+    80: Limits(64, 32, 164 * 1024),
+    86: Limits(48, 16, 100 * 1024),
+    87: Limits(48, 16, 164 * 1024),
+    88: Limits(48, 16, 100 * 1024),
+    89: _CONSUMER,
+    90: _HOPPER,
+    100: _HOPPER,
+    103: _HOPPER,
+    107: Limits(32, 16, 228 * 1024),
+    110: Limits(48, 24, 228 * 1024),
+    120: _CONSUMER,
+    121: _CONSUMER,
+}
+"""By compute capability. Source: CCCL 3.3, cuda::arch_traits; CUDA programming guide, "Technical
+Specifications per Compute Capability", names the same figures and the units above.
+"""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How much of a resource a GPU offers per second, and how that is known."""
+
+    what: str
+    per_second: float
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU as a prediction sees it: its name, its SMs, what one holds, and the rates that are known."""
+
+    name: str
+    multiprocessors: int
+    limits: Limits
+    rates: dict[str, Rate]
+
+
+_H200_SHEET = "NVIDIA H200 data sheet, dense"
+_A100_SHEET = "NVIDIA A100 80GB SXM data sheet, dense"
+MACHINES = {
+    80: Machine(
+        "NVIDIA A100-SXM4-80GB",
+        108,
+        LIMITS[80],
+        {
+            "tensor f32": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET),
+            "tensor f16": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET),
+            "memory": Rate("device memory", 2.039e12, "byte", _A100_SHEET),
+        },
+    ),
+    90: Machine(
+        "NVIDIA H200",
+        132,
+        LIMITS[90],
+        {
+            "tensor f32": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET),
+            "tensor f16": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET),
+            "memory": Rate("device memory", 4.8e12, "byte", _H200_SHEET),
+        },
+    ),
+}
+"""One known GPU for an architecture: what a prediction speaks of where no device is."""
+
+
+def machine(arch: str, device_name: str = "", multiprocessors: int = 0) -> Machine | None:
+    """Return the GPU to predict for, or None where nothing is known of the architecture.
+
+    Args:
+        arch: such as "sm_90a".
+        device_name: the device that is here, or "" for the one that stands for the architecture.
+        multiprocessors: of that device.
+
+    """
+    number = base_number(arch)
+    known = MACHINES.get(number)
+    if not device_name or (known and known.name == device_name):
+        return known
+    limits = LIMITS.get(number)
+    return Machine(device_name, multiprocessors, limits, {}) if limits else None
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """How many blocks an SM holds at once, and which limit says so.
+
+    Attributes:
+        blocks: the least of the limits.
+        by: per limit the blocks that it alone would allow.
+        limiter: the limit that is reached first.
+        warps: resident warps.
+        percent: of the warps that an SM can hold.
+
+    """
+
+    blocks: int
+    by: dict[str, int]
+    limiter: str
+    warps: int
+    percent: float
+
+
+def occupancy(limits: Limits, *, threads: int, registers: int, shared_bytes: int) -> Occupancy:
+    """Return the occupancy of a kernel.
+
+    Args:
+        limits: what an SM holds.
+        threads: of a block.
+        registers: of a thread.
+        shared_bytes: of a block, static and dynamic.
+
+    """
+    warps = math.ceil(threads / 32)
+    per_warp = math.ceil(registers * 32 / REGISTER_UNIT) * REGISTER_UNIT
+    warps_with_registers = REGISTERS // PARTITIONS // per_warp * PARTITIONS
+    shared = math.ceil((shared_bytes + SHARED_RESERVED) / SHARED_UNIT) * SHARED_UNIT
+    by = {
+        "registers": warps_with_registers // warps,
+        "shared memory": limits.shared_bytes // shared,
+        "warps": limits.warps // warps,
+        "blocks": limits.blocks,
+    }
+    blocks = min(by.values())
+    limiter = min(by, key=lambda name: by[name])
+    return Occupancy(blocks, by, limiter, blocks * warps, 100 * blocks * warps / limits.warps)

@@ -1,0 +1,193 @@
+"""The fills and the check of a GEMM once more, in numpy: what the device's kernels are held against.
+
+Written from the same definitions as kernels/check/*.cu, not from their code; the random bits are equal bit
+for bit. Logical matrices are float64 arrays that hold values of their type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.experiments.gemm.bound import STEP, Bound
+from ptxlab.experiments.gemm.problem import TYPES, Problem
+
+INITS = ("normal", "ints", "seq", "ones", "zeros")
+INTEGER_INITS = ("ints", "ones", "zeros")
+BLIND_INITS = ("ones", "zeros")
+"""Fills that look the same after any permutation: they cannot prove a layout right."""
+
+Logical = NDArray[np.float64]
+_WEIGHT = np.uint64(0x9E3779B97F4A7C15)
+
+
+def stream(seed: int, *, is_b: bool) -> int:
+    """Return the number that keeps the random elements of A and B of every seed apart."""
+    return (2 * seed + is_b) % 2**64
+
+
+def fill(problem: Problem, init: str, seed: int, *, is_b: bool) -> Logical:
+    """Return an operand as the check's kernel fills it, rounded to its type.
+
+    Normal values agree with the device's up to the last bits of float64, so that very rarely one rounds
+    to the neighbouring value of its type; all others agree exactly.
+    """
+    matrix = problem.b if is_b else problem.a
+    index = np.arange(matrix.rows * matrix.cols, dtype=np.uint64)
+    if init == "seq":
+        values = (index + 1.25) / 128 if is_b else index / 256
+    elif init in BLIND_INITS:
+        values = np.full(index.shape, 1.0 if init == "ones" else 0.0)
+    elif init == "ints":
+        bits = random_bits(index, stream(seed, is_b=is_b)) >> np.uint64(32)
+        values = (bits % np.uint64(5)).astype(np.float64) - 2
+    else:
+        values = _normal(random_bits(index, stream(seed, is_b=is_b)))
+    return rounded(values, problem.dtype).reshape(matrix.rows, matrix.cols)
+
+
+def random_bits(index: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
+    """Return 64 random bits for each index of a stream: splitmix64's finalizer over a counter."""
+    start = _mixed(np.array([number], dtype=np.uint64))
+    return _mixed(start + (index + np.uint64(1)) * _WEIGHT)
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _normal(bits: NDArray[np.uint64]) -> Logical:
+    """Return standard normal values (Box and Muller; radius from the upper half, angle from the lower)."""
+    upper = ((bits >> np.uint64(32)) + np.uint64(1)).astype(np.float64) * 2.0**-32
+    lower = (bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
+    values: Logical = np.sqrt(-2 * np.log(upper)) * np.cos(2 * np.pi * lower)
+    return values
+
+
+def rounded(values: Logical, dtype: str) -> Logical:
+    """Return the values rounded to the nearest of a type (ties to even; too large becomes infinite)."""
+    with np.errstate(over="ignore"):
+        return values.astype(TYPES[dtype].numpy).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of C, and what was expected there.
+
+    Attributes:
+        row: its row.
+        col: its column.
+        result: what the GEMM wrote.
+        reference: the float64 reference.
+        low: the least result that is right.
+        high: the greatest.
+
+    """
+
+    row: int
+    col: int
+    result: float
+    reference: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Every element of C in exactly one class, and the largest error.
+
+    Attributes:
+        verified: compared and right.
+        wrong: compared and not right; NaN always is.
+        overflow: the reference is finite, but its rounding or the permitted result is infinite.
+        infinite: the reference is infinite because an input is; not compared.
+        nan: the reference is NaN, such as 0 x infinity; not compared.
+        worst: an element with the largest finite error; None if no error is finite.
+        first_wrong: some wrong elements, in row-major order.
+
+    """
+
+    verified: int
+    wrong: int
+    overflow: int
+    infinite: int
+    nan: int
+    worst: Element | None
+    first_wrong: list[Element] = field(default_factory=list)
+
+    @property
+    def elements(self) -> int:
+        """How many elements were looked at."""
+        return self.verified + self.wrong + self.overflow + self.infinite + self.nan
+
+    @property
+    def max_error(self) -> float | None:
+        """The largest |result - reference| of those that are finite."""
+        return abs(self.worst.result - self.worst.reference) if self.worst else None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Per element: the float64 sum, the sum of its absolute values after each step, and of all |a||b|."""
+
+    reference: Logical
+    partials: Logical
+    magnitude: Logical
+
+
+def sums(a: Logical, b: Logical) -> Sums:
+    """Return the reference and what its bound is made of, with k in ascending order like the device."""
+    shape = (a.shape[0], b.shape[1])
+    result = Sums(np.zeros(shape), np.zeros(shape), np.zeros(shape))
+    depth = a.shape[1]
+    with np.errstate(invalid="ignore"):
+        for i in range(depth):
+            product = np.multiply.outer(a[:, i], b[i, :])
+            np.add(result.reference, product, out=result.reference)
+            np.add(result.magnitude, np.abs(product), out=result.magnitude)
+            if i % STEP == STEP - 1 or i == depth - 1:
+                np.add(result.partials, np.abs(result.reference), out=result.partials)
+    return result
+
+
+def compare(problem: Problem, total: Sums, c: Logical, limit: Bound) -> Comparison:
+    """Return what the check's kernel must find for the result ``c``."""
+    reference = total.reference
+    with np.errstate(invalid="ignore"):
+        error = limit.unit * (total.partials + total.magnitude) + limit.floor
+        error = np.where(total.magnitude <= limit.exact_limit, 0.0, error)
+        low = _through(reference - error, problem)
+        high = _through(reference + error, problem)
+        distance = np.abs(c - reference)
+    nan, infinite = np.isnan(reference), np.isinf(reference)
+    inside = (low <= c) & (c <= high)
+    comparable = ~nan & ~infinite
+    bounded = np.isfinite(c) & np.isfinite(_through(reference, problem))
+    wrong = comparable & ~inside
+
+    def element(flat: int) -> Element:
+        row, col = divmod(int(flat), problem.n)
+        at = (row, col)
+        values = (float(each[at]) for each in (c, reference, low, high))
+        return Element(row, col, *values)
+
+    finite = np.isfinite(distance)
+    worst = element(np.argmax(np.where(finite, distance, -1.0))) if finite.any() else None
+    return Comparison(
+        verified=int((comparable & inside & bounded).sum()),
+        wrong=int(wrong.sum()),
+        overflow=int((comparable & inside & ~bounded).sum()),
+        infinite=int(infinite.sum()),
+        nan=int(nan.sum()),
+        worst=worst,
+        first_wrong=[element(flat) for flat in np.flatnonzero(wrong)],
+    )
+
+
+def _through(values: Logical, problem: Problem) -> Logical:
+    """Return the values as they come out of the accumulator and the output type."""
+    return rounded(rounded(values, problem.acc), problem.out)

@@ -1,0 +1,127 @@
+"""A GEMM stage: one way to multiply matrices, in a folder of its own, kernels/gemm/<name>/."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+
+from ptxlab.device.job import Launch
+from ptxlab.errors import MissingError, UsageError
+from ptxlab.experiments.base import Case, Experiment, Macros, option
+from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.unit import kernel_name
+from ptxlab.toolchain.arch import base_number
+
+MODULE = "stage"
+"""The stage's cubin in a job."""
+
+LARGEST_SIZE = 2**31 - 128
+"""Of m, n and k: kernels count them in 32 bits, and a last tile may reach past the end."""
+
+MMA_MACS = 16 * 8 * 16
+"""Multiply-adds of one m16n8k16 instruction (HMMA.16816), which a whole warp executes."""
+
+
+class GemmStage(Experiment):
+    """Base of every stage. A subclass lives in kernels/gemm/<name>/stage.py and says what is asked here.
+
+    The first line of its docstring says what the stage does. Its kernel takes (a, b, c, m, n, k): three
+    pointers and three 32-bit integers.
+    """
+
+    m = option(4096, help="rows of A and C", metavar="ROWS")
+    n = option(4096, help="columns of B and C", metavar="COLUMNS")
+    k = option(4096, help="columns of A, rows of B", metavar="DEPTH")
+    dtype = option("f16", choices=("f16",), help="type of A and B")
+    acc = option("f32", choices=("f32", "f16"), help="type that sums are kept in")
+    out = option("f16", choices=("f16", "f32"), help="type of C")
+    layout = option("tn", choices=("nn", "nt", "tn", "tt"), help="A then B; t or n as in BLAS")
+
+    oldest: ClassVar[int] = 80
+    """The first architecture that the stage, and the error bound of its check, are made for."""
+
+    reasons: ClassVar[Mapping[str, str]] = {}
+    """Why a resource (a key of demands()) limits this stage, in words."""
+
+    def tile(self, case: Case) -> tuple[int, int, int]:
+        """Return what a block computes per step: rows and columns of C, and its depth in k."""
+        raise NotImplementedError
+
+    def threads(self, case: Case) -> int:
+        """Return the threads of a block."""
+        raise NotImplementedError
+
+    def shared(self, case: Case) -> dict[str, int]:
+        """Return the shared memory of a block: what each buffer is for, and its bytes."""
+        raise NotImplementedError
+
+    def dynamic_shared_bytes(self, case: Case) -> int:
+        """Return the part of it that is asked for at launch."""
+        del case
+        return 0
+
+    def demands(self, case: Case) -> dict[str, float]:
+        """Return how much of each resource the problem takes: keys of Machine.rates, in their units.
+
+        Every stage needs its operations, whole tiles being multiplied, and each byte from memory once.
+        """
+        operations = 2.0 * MMA_MACS * self.mma_count(case)
+        return {f"tensor {case.acc}": operations, "memory": float(Problem.of(case).nbytes)}
+
+    def check(self, case: Case) -> None:
+        """Raise the error that says what is illegal about a point.
+
+        Raises:
+            UsageError: a size is out of range, or there are more tiles than a grid has blocks.
+            MissingError: the stage is not for this architecture.
+
+        """
+        for name in ("m", "n", "k"):
+            if not 1 <= case.params[name] <= LARGEST_SIZE:
+                raise UsageError(f"-{name} {case.params[name]} is no size; legal: 1 to {LARGEST_SIZE}")
+        if self.tiles(case) >= 2**31:
+            raise UsageError(f"{self.tiles(case)} tiles are more blocks than a grid has; legal: below 2^31")
+        if base_number(case.arch) < self.oldest:
+            raise MissingError(
+                f"stage {self.name} is not for {case.arch}; it is for sm_{self.oldest} and later",
+                f"--arch sm_{self.oldest}",
+            )
+
+    def variants(self, arch: str) -> Iterator[Case]:
+        """Yield every combination of types and layout, at the default sizes."""
+        options = self.options()
+        names = ("dtype", "acc", "out", "layout")
+        for values in product(*(options[name].choices for name in names)):
+            yield self.case(arch, **dict(zip(names, values, strict=True)))
+
+    def macros(self, case: Case) -> Macros:
+        """Return the -D macros that make the kernel of this point."""
+        raise NotImplementedError
+
+    def tiles(self, case: Case) -> int:
+        """Return how many tiles cover C."""
+        rows, cols, _ = self.tile(case)
+        return math.ceil(case.m / rows) * math.ceil(case.n / cols)
+
+    def steps(self, case: Case) -> int:
+        """Return how many steps a block takes along k."""
+        return math.ceil(case.k / self.tile(case)[2])
+
+    def mma_count(self, case: Case) -> int:
+        """Return how many m16n8k16 instructions run in all, counted per warp: mnk/2048 for whole tiles."""
+        return self.tiles(case) * self.steps(case) * math.prod(self.tile(case)) // MMA_MACS
+
+    def launch(self, case: Case) -> Launch:
+        """Return one launch over the buffers "a", "b" and "c": one block a tile."""
+        return Launch(
+            module=MODULE,
+            kernel=kernel_name(self, self.macros(case)),
+            grid=(self.tiles(case), 1, 1),
+            block=(self.threads(case), 1, 1),
+            arguments=("a", "b", "c", np.int32(case.m), np.int32(case.n), np.int32(case.k)),
+            shared_bytes=self.dynamic_shared_bytes(case),
+        )

@@ -1,0 +1,92 @@
+"""A probe: one question about one instruction, asked of a model and of silicon with the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.experiments.base import Case, Experiment
+
+if TYPE_CHECKING:
+    from ptxlab.experiments.record import Record
+
+Arrays = Mapping[str, NDArray[Any]]
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that the kernel writes.
+
+    Attributes:
+        shape: its shape.
+        dtype: its numpy type.
+        axes: what each axis counts ("lane", "register"), so that a difference can be named.
+
+    """
+
+    shape: tuple[int, ...]
+    dtype: type[np.generic]
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How the kernel of a case is launched.
+
+    Attributes:
+        grid: in blocks.
+        block: in threads.
+        arguments: names of inputs and outputs (pointers), and numpy scalars (by value), in order.
+        shared_bytes: dynamic shared memory of a block.
+        cluster: in blocks, or None.
+
+    """
+
+    arguments: tuple[str | np.generic, ...]
+    grid: Dim3 = (1, 1, 1)
+    block: Dim3 = (32, 1, 1)
+    shared_bytes: int = 0
+    cluster: Dim3 | None = None
+
+
+class Probe(Experiment):
+    """Base of every probe. A subclass lives in probes/<name>/probe.py and says what the methods here ask.
+
+    The docstring of its module says the question (first line), the method, the counting convention and
+    the source.
+    """
+
+    findings: tuple[str, ...] = ()
+    """Names of checks that judge what the user chose (a planted fault), not whether the model is right."""
+
+    def inputs(self, case: Case) -> Arrays:
+        """Return the arrays that the kernel reads; every element carries its own coordinates."""
+        raise NotImplementedError
+
+    def outputs(self, case: Case) -> Mapping[str, Output]:
+        """Return what the kernel writes."""
+        raise NotImplementedError
+
+    def geometry(self, case: Case) -> Geometry:
+        """Return how it is launched."""
+        raise NotImplementedError
+
+    def expected(self, case: Case) -> Arrays:
+        """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""
+        raise NotImplementedError
+
+    def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
+        """Return the JSON result for these outputs, which are the device's (measured) or the model's."""
+        raise NotImplementedError
+
+    def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
+        """Add the checks that this probe makes on outputs beyond their being equal to the prediction."""
+
+    def conclude(self, case: Case, record: Record) -> str:
+        """Return one sentence for a person."""
+        raise NotImplementedError

@@ -1,0 +1,177 @@
+"""Recordings: what real silicon answered, kept beside the experiment so that every machine can compare.
+
+One JSON file a card: ``recordings/nvidia-h200.json``. Arrays are packed (zlib, base64). Each variant holds
+the digest of the kernel that made it; a kernel that changed makes its recordings stale, and the cure is to
+record again on a device, never to edit the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import MissingError, ToolError
+from ptxlab.experiments.base import Case, Experiment
+from ptxlab.experiments.unit import digest
+
+SCHEMA = "ptxlab.recording/1"
+LIMIT_BYTES = 300_000
+"""The largest file: recordings travel in the wheel."""
+
+
+@dataclass
+class Recording:
+    """What one card answered.
+
+    Attributes:
+        device: its name.
+        date: when, as YYYY-MM-DD.
+        environment: driver, compilers, and whatever else the run knew.
+        variants: by name (architecture and the options that differ from their defaults).
+
+    """
+
+    device: str
+    date: str
+    environment: dict[str, Any] = field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def add(
+        self,
+        experiment: Experiment,
+        case: Case,
+        arrays: Mapping[str, NDArray[Any]],
+        result: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add what the device answered at one point: raw arrays, and numbers as JSON."""
+        self.variants[variant_name(case)] = {
+            "digest": digest(experiment, case),
+            "params": case.params,
+            "arrays": {name: pack(array) for name, array in arrays.items()},
+            "result": dict(result or {}),
+        }
+
+    def find(self, case: Case) -> dict[str, Any] | None:
+        """Return the variant that was recorded at this very point, or None."""
+        found = self.variants.get(variant_name(case))
+        return found if found and found["params"] == case.params else None
+
+
+def variant_name(case: Case) -> str:
+    """Return what a variant is called in a recording."""
+    return f"{case.arch} {case.key}"
+
+
+def pack(array: NDArray[Any]) -> dict[str, Any]:
+    """Return an array as JSON: its type, its shape, and its bytes packed."""
+    data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
+    return {"dtype": array.dtype.str, "shape": list(array.shape), "data": data}
+
+
+def unpack(packed: Mapping[str, Any]) -> NDArray[Any]:
+    """Return the array that ``pack`` made into JSON."""
+    raw = zlib.decompress(base64.b64decode(packed["data"], validate=True))
+    return np.frombuffer(raw, dtype=packed["dtype"]).reshape(packed["shape"])
+
+
+def is_stale(experiment: Experiment, case: Case, variant: Mapping[str, Any]) -> bool:
+    """Say whether the kernel has changed since this variant was recorded."""
+    return bool(variant["digest"] != digest(experiment, case))
+
+
+def recordings(experiment: Experiment) -> list[Recording]:
+    """Return every recording of an experiment, the newest first.
+
+    Raises:
+        ToolError: a file is damaged; the message names it.
+
+    """
+    if not experiment.recordings.is_dir():
+        return []
+    found = [load(path) for path in sorted(experiment.recordings.glob("*.json"))]
+    return sorted(found, key=lambda each: each.date, reverse=True)
+
+
+def load(path: Path) -> Recording:
+    """Return the recording in a file.
+
+    Raises:
+        ToolError: it is not a recording, or it is damaged.
+
+    """
+    try:
+        text = json.loads(path.read_text(encoding="utf-8"))
+        if text["schema"] != SCHEMA:
+            raise ToolError(f"{path}: schema is {text['schema']}; this version reads {SCHEMA}")
+        for variant in text["variants"].values():
+            for packed in variant["arrays"].values():
+                unpack(packed)
+        return Recording(text["device"], text["date"], text["environment"], text["variants"])
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
+        raise ToolError(
+            f"{path} is damaged: {type(error).__name__}: {error}",
+            "record it again: --record on a GPU",
+        ) from error
+
+
+def recording_file(experiment: Experiment, device: str) -> Path:
+    """Return where the recording of a card belongs."""
+    slug = re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+    return experiment.recordings / f"{slug}.json"
+
+
+def start(experiment: Experiment, device: str, environment: Mapping[str, Any]) -> Recording:
+    """Return a recording to add to: what the card's file holds, dated today."""
+    path = recording_file(experiment, device)
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    kept = load(path).variants if path.is_file() else {}
+    return Recording(device, today, dict(environment), kept)
+
+
+def save(experiment: Experiment, recording: Recording) -> Path:
+    """Write the recording, whole or not at all, and return the file.
+
+    Raises:
+        ToolError: it is larger than recordings may be.
+        MissingError: the folder cannot be written.
+
+    """
+    path = recording_file(experiment, recording.device)
+    text = json.dumps({"schema": SCHEMA, **vars(recording)}, indent=1, sort_keys=True) + "\n"
+    if len(text) > LIMIT_BYTES:
+        raise ToolError(f"{path} would take {len(text)} bytes; legal: at most {LIMIT_BYTES}")
+    write_whole(path, text)
+    return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old one or the new one, never half of it.
+
+    Raises:
+        MissingError: the folder cannot be written.
+
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, 0o644)  # noqa: PTH101 - mkstemp gives a name, and a private file
+        os.replace(name, path)  # noqa: PTH105 - the atomic rename
+    except OSError as error:
+        raise MissingError(
+            f"cannot write {path}: {error.strerror}", "choose a folder that can be written"
+        ) from error

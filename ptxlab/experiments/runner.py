@@ -1,0 +1,331 @@
+"""Runs a probe: predict, run, compare. The model always answers; silicon answers where there is some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.device.client import Worker
+from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
+from ptxlab.device.presence import has_driver
+from ptxlab.errors import MissingError, PtxlabError, UsageError
+from ptxlab.experiments import recording as recordings_of
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.probe import Arrays, Probe
+from ptxlab.experiments.record import Record, environment
+from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.toolchain.arch import DEFAULT_ARCH
+from ptxlab.toolchain.build import Build
+
+BACKENDS = ("auto", "device", "model")
+_FIRST_FEW = 5  # differences that are spelled out
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where a probe runs: the architecture, and the device if there is one to run on.
+
+    Attributes:
+        arch: what kernels are compiled for.
+        worker: the worker process, or None when the model alone answers.
+        device: the worker's device, or None.
+        why_no_device: the reason when ``worker`` is None.
+
+    """
+
+    arch: str
+    worker: Worker | None
+    device: DeviceInfo | None
+    why_no_device: str
+
+    @property
+    def backend(self) -> str:
+        """The name of what answers."""
+        return "device" if self.worker else "model"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.worker:
+            self.worker.close()
+
+
+def open_lab(backend: str, arch: str | None, device: int, timeout: float) -> Lab:
+    """Return where to run.
+
+    Args:
+        backend: "auto" takes the device where there is one that runs ``arch``.
+        arch: None means the device's own, and sm_90a where no device runs.
+        device: index of the device.
+        timeout: seconds that one job may take.
+
+    Raises:
+        MissingError: "device" was asked for and there is none that can run ``arch``.
+
+    """
+    if backend == "model":
+        return Lab(arch or DEFAULT_ARCH, None, None, "the model was asked for")
+    reason = "no NVIDIA driver here (libcuda.so.1 does not load)"
+    if has_driver():
+        try:
+            worker = Worker(device=device, timeout=timeout)
+            info = worker.info()
+        except MissingError as error:
+            if device != 0:
+                raise  # a device that the user named must exist
+            reason = error.message
+        else:
+            if arch is None or runs_on(arch, info.arch):
+                return Lab(arch or info.arch, worker, info, "")
+            worker.close()
+            reason = f"not run on this chip: {arch} code does not run on {info.name} ({info.arch})"
+    if backend == "device":
+        raise MissingError(reason, "ptxlab doctor shows what is missing; --backend model needs no GPU")
+    return Lab(arch or DEFAULT_ARCH, None, None, reason)
+
+
+def runs_on(code: str, chip: str) -> bool:
+    """Say whether a cubin for ``code`` runs on ``chip`` (both like sm_90a; a chip has its suffix).
+
+    Plain code runs on its own generation from its number up; "a" code on its own chip alone; "f" code
+    within its family. Source: CUDA programming guide, "Binary compatibility".
+    """
+    number, chip_number = (int(name.strip("sm_af")) for name in (code, chip))
+    if code.endswith("a"):
+        return number == chip_number
+    return number // 10 == chip_number // 10 and number <= chip_number
+
+
+def run_probe(probe: Probe, case: Case, lab: Lab, unit: list[Case] | None = None) -> tuple[Record, Arrays]:
+    """Run one point and return its record and the outputs it stands on (the device's, or the model's).
+
+    Args:
+        probe: the probe.
+        case: the point.
+        lab: where to run.
+        unit: the points whose kernels are compiled together; the probe's variants when None.
+
+    """
+    record = Record(backend=lab.backend, arch=case.arch, params=dict(case.params))
+    record.environment = environment(device=vars(lab.device) if lab.device else None)
+    predicted = probe.expected(case)
+    build = _compile(probe, case, lab, record, unit)
+    outputs = predicted
+    if lab.worker and build:
+        outputs = _measure(probe, case, lab.worker, build)
+        compare(probe, case, predicted, outputs, record, name="prediction", other="the device")
+    else:
+        record.skip("device", lab.why_no_device)
+    _compare_recordings(probe, case, predicted, record)
+    probe.examine(case, outputs, record)
+    record.result |= probe.report(case, outputs, measured=lab.worker is not None)
+    record.result["conclusion"] = probe.conclude(case, record)
+    return record, outputs
+
+
+def _compile(probe: Probe, case: Case, lab: Lab, record: Record, unit: list[Case] | None) -> Build | None:
+    """Compile, and hold the SASS against the claim; without a compiler the model still answers."""
+    try:
+        cases = unit if unit is not None else unit_of(probe, case)
+        build = build_unit(probe, cases, case.arch)
+        kernel = kernel_report(build, kernel_name(probe, probe.macros(case)))
+    except MissingError as error:
+        if lab.worker:
+            raise
+        record.skip("sass", error.message)
+        return None
+    claims = probe.claims(case)
+    check_sass(kernel, claims, record)
+    record.result |= {"sass": kernel, "claims": claims}
+    return build
+
+
+def unit_of(probe: Probe, case: Case) -> list[Case]:
+    """Return the points compiled together: the variants, and the case if its kernel is not among them."""
+    cases = list(probe.variants(case.arch))
+    kernels = [probe.macros(each) for each in cases]
+    return cases if probe.macros(case) in kernels else [case]
+
+
+def kernel_report(build: Build, name: str) -> dict[str, Any]:
+    """Return what the SASS of one kernel of a build holds (the shape of ``sass`` documents)."""
+    from ptxlab.sass.report import kernels
+
+    return next(kernel for kernel in kernels(build) if kernel["name"] == name)
+
+
+def check_sass(kernel: dict[str, Any], claims: dict[str, int], record: Record) -> None:
+    """Add a check for each claim about a kernel's SASS."""
+    from ptxlab.sass.claims import check_claims
+
+    for name, ok, detail in check_claims(kernel, claims):
+        record.check(name, ok, detail)
+
+
+def probe_job(probe: Probe, case: Case, build: Build) -> Job:
+    """Return the job that launches the kernel of a case once and brings its outputs back."""
+    inputs = probe.inputs(case)
+    geometry = probe.geometry(case)
+    buffers = [Buffer(name, data.nbytes, data=data) for name, data in inputs.items()]
+    for name, output in probe.outputs(case).items():
+        nbytes = int(np.prod(output.shape)) * np.dtype(output.dtype).itemsize
+        buffers.append(Buffer(name, nbytes, download=True, canary=True))
+    launch = Launch(
+        module="unit",
+        kernel=kernel_name(probe, probe.macros(case)),
+        grid=geometry.grid,
+        block=geometry.block,
+        arguments=geometry.arguments,
+        shared_bytes=geometry.shared_bytes,
+        cluster=geometry.cluster,
+    )
+    return Job({"unit": build.cubin}, tuple(buffers), (launch,))
+
+
+def _measure(probe: Probe, case: Case, worker: Worker, build: Build) -> dict[str, NDArray[Any]]:
+    result = worker.run(probe_job(probe, case, build))
+    if result.damaged_canaries:
+        names = ", ".join(result.damaged_canaries)
+        raise PtxlabError(f"the kernel of {probe.name} wrote outside its outputs ({names})")
+    return {
+        name: result.arrays[name].view(output.dtype).reshape(output.shape)
+        for name, output in probe.outputs(case).items()
+    }
+
+
+def compare(
+    probe: Probe,
+    case: Case,
+    predicted: Arrays,
+    found: Arrays,
+    record: Record,
+    *,
+    name: str,
+    other: str,
+) -> None:
+    """Add the check that every output is the predicted one, bit for bit."""
+    outputs = probe.outputs(case)
+    differences = [
+        line
+        for key, output in outputs.items()
+        for line in differing(predicted[key], found[key], key, output.axes)
+    ]
+    total = sum(predicted[key].size for key in outputs)
+    if differences:
+        shown = "; ".join(differences[:_FIRST_FEW])
+        more = f"; and {len(differences) - _FIRST_FEW} more" if len(differences) > _FIRST_FEW else ""
+        record.check(
+            name,
+            ok=False,
+            detail=f"{other} differs in {len(differences)} of {total}: {shown}{more}",
+        )
+    else:
+        record.check(name, ok=True, detail=f"{total} values equal {other}'s, bit for bit")
+
+
+def differing(
+    predicted: NDArray[Any], found: NDArray[Any], name: str, axes: tuple[str, ...]
+) -> Iterator[str]:
+    """Yield a line for each element whose bits differ: where it is, both in hex."""
+    width = predicted.dtype.itemsize
+    bits = np.dtype(f"u{width}")
+    left, right = np.ascontiguousarray(predicted).view(bits), np.ascontiguousarray(found).view(bits)
+    for index in np.argwhere(left != right):
+        where = " ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=True))
+        a, b = left[tuple(index)], right[tuple(index)]
+        yield f"{name} {where}: predicted 0x{a:0{2 * width}x}, found 0x{b:0{2 * width}x}"
+
+
+def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Record) -> None:
+    """Hold the prediction against every recording of real silicon that has this very point."""
+    agreed: list[dict[str, str]] = []
+    for recording in recordings_of.recordings(probe):
+        variant = recording.find(case)
+        if variant is None:
+            continue
+        if recordings_of.is_stale(probe, case, variant):
+            record.skip(f"recording of {recording.device}", "older than the kernel: record it again")
+            continue
+        found = {key: recordings_of.unpack(array) for key, array in variant["arrays"].items()}
+        title = f"{recording.device}, recorded {recording.date}"
+        compare(probe, case, predicted, found, record, name="recording", other=title)
+        if record.checks[-1]["ok"]:
+            agreed.append({"device": recording.device, "date": recording.date})
+    if not agreed and not any(check["name"] == "recording" for check in record.checks):
+        record.skip("recording", "no recording of these options on this architecture")
+    record.result["recordings"] = agreed
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, and how many there are."""
+
+
+def verify(probes: list[Probe], lab: Lab, progress: Progress, *, keep: bool) -> Record:
+    """Run every variant of these probes; with ``keep`` write what the device answered as recordings.
+
+    The result counts variants that agree, disagree, and are skipped with the reason.
+    """
+    if keep and not lab.worker:
+        raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
+    record = Record(backend=lab.backend, arch=lab.arch)
+    record.environment = environment(device=vars(lab.device) if lab.device else None)
+    rows = [_verify_probe(probe, lab, record, progress, keep=keep) for probe in probes]
+    totals = {key: sum(row[key] for row in rows) for key in ("variants", "agree", "disagree", "skipped")}
+    record.result |= {**totals, "probes": rows}
+    return record
+
+
+def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:
+    """Run the variants of one probe and return its row of the table."""
+    cases = list(probe.variants(lab.arch))
+    row: dict[str, Any] = {
+        "probe": probe.name,
+        "variants": len(cases),
+        "agree": 0,
+        "disagree": 0,
+        "skipped": 0,
+    }
+    device = lab.device
+    kept = recordings_of.Recording(device.name, "", {}, {}) if keep and device else None
+    for index, case in enumerate(cases):
+        progress(f"{probe.name} {case.key}", index, len(cases))
+        record, outputs = run_probe(probe, case, lab, cases)
+        failed = [c for c in record.checks if not c["ok"] and c["name"] not in probe.findings]
+        proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
+        row["disagree" if failed else "agree" if proven else "skipped"] += 1
+        for check in failed:
+            total.check(f"{probe.name} {case.key}: {check['name']}", ok=False, detail=check["detail"])
+        if not failed and not proven:
+            reasons = "; ".join(skip["reason"] for skip in record.skipped)
+            total.skip(f"{probe.name} {case.key}", reasons)
+        if kept is not None and not failed:
+            kept.add(probe, case, outputs)
+    if kept is not None and device is not None:
+        row["recording"] = str(keep_recording(probe, kept, device))
+    progress(probe.name, len(cases), len(cases))
+    return row
+
+
+def keep_recording(probe: Probe, kept: recordings_of.Recording, device: DeviceInfo) -> str:
+    """Write what was recorded in this run into the card's file and return its name."""
+    if not kept.variants:
+        raise UsageError(f"nothing of {probe.name} agreed, so nothing is recorded")
+    fresh = recordings_of.start(probe, device.name, silicon(device))
+    fresh.variants |= kept.variants
+    return str(recordings_of.save(probe, fresh))
+
+
+def silicon(device: DeviceInfo) -> dict[str, Any]:
+    """Return what a recording says of the machine that made it."""
+    from ptxlab.toolchain.nvrtc import nvrtc_version
+
+    return {
+        "arch": device.arch,
+        "driver": device.driver,
+        "nvrtc": ".".join(map(str, nvrtc_version())),
+    }

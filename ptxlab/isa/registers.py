@@ -1,0 +1,72 @@
+"""Who holds what: the map from (lane, register, slot) to an element of a matrix, and back.
+
+``register`` is the index of the PTX operand, ``slot`` counts elements inside it from the low bits up,
+``lane`` is 0..31.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Where = Mapping[str, Ints]
+"""Column name -> one number per element: matrix, row, col, and whatever else an instruction needs."""
+
+
+@dataclass(frozen=True)
+class RegisterMap:
+    """The elements that one warp instruction leaves in registers, one entry each.
+
+    Attributes:
+        lane: 0..31.
+        register: index of the PTX operand.
+        slot: index of the element inside the register, from the low bits up.
+        place: the element's place: "row" and "col", and "matrix" where there are several.
+        bits: the width of a slot.
+
+    """
+
+    lane: Ints
+    register: Ints
+    slot: Ints
+    place: Where
+    bits: int
+
+    @classmethod
+    def of(
+        cls, registers: int, slots: int, bits: int, element: Callable[[Ints, Ints, Ints], Where]
+    ) -> RegisterMap:
+        """Return the map of 32 lanes that ``element(lane, register, slot)`` describes, in that order."""
+        lane, register, slot = (axis.ravel() for axis in np.indices((32, registers, slots), dtype=np.int64))
+        return cls(lane, register, slot, dict(element(lane, register, slot)), bits)
+
+    def entries(self, values: NDArray[np.uint32] | None = None) -> list[dict[str, int]]:
+        """Return the flat list that JSON documents hold.
+
+        ``values`` is what the registers held, shape [32, registers]: each entry then has its slot's bits
+        as "value".
+        """
+        columns = {"lane": self.lane, "register": self.register, "slot": self.slot, **self.place}
+        if values is not None:
+            columns["value"] = self.slots_of(values)
+        names = list(columns)
+        return [
+            dict(zip(names, row, strict=True))
+            for row in zip(*(column.tolist() for column in columns.values()), strict=True)
+        ]
+
+    def slots_of(self, values: NDArray[np.uint32]) -> Ints:
+        """Return the bits of each entry's slot, out of registers of shape [32, registers]."""
+        words = values[self.lane, self.register].astype(np.int64)
+        return (words >> (self.slot * self.bits)) & ((1 << self.bits) - 1)
+
+    def pack(self, elements: NDArray[np.uint64] | Ints, registers: int) -> NDArray[np.uint32]:
+        """Return registers, shape [32, registers], whose slots hold ``elements`` (one for each entry)."""
+        packed = np.zeros((32, registers), dtype=np.uint64)
+        shifted = elements.astype(np.uint64) << (self.slot * self.bits).astype(np.uint64)
+        np.bitwise_or.at(packed, (self.lane, self.register), shifted)
+        return packed.astype(np.uint32)

@@ -1,0 +1,1 @@
+"""Where things lie: address expressions, swizzles, the bank model, the swizzle solver."""

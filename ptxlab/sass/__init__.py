@@ -1,0 +1,1 @@
+"""What the tools' output means: instructions, counts, loops, registers, advisories."""

@@ -1,0 +1,116 @@
+"""SASS as data: the functions of a build, and which of their lines are code and which are padding."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.toolchain.build import Build
+from ptxlab.toolchain.disassembler import disassemble
+from ptxlab.toolchain.tools import file_identity, locate
+
+INSTRUCTION_BYTES = 16
+"""The size of an instruction since Volta (sm_70)."""
+
+TENSOR_FAMILIES = frozenset(
+    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")  # mma.sync, wmma
+    + ("HGMMA", "IGMMA", "QGMMA", "BGMMA")  # wgmma
+    + ("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA")  # tcgen05.mma
+)
+"""What computes on the tensor cores. HFMA2.MMA does not: its name says how it is issued, no more."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of SASS.
+
+    Attributes:
+        address: bytes from the start of the function's section.
+        predicate: "@P0", "@!UPT", or "".
+        opcode: with all its modifiers: "LDSM.16.M88.4".
+        operands: as nvdisasm writes them; a branch target is a number, a call target a name.
+
+    """
+
+    address: int
+    predicate: str
+    opcode: str
+    operands: str
+
+    @property
+    def family(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def target(self) -> int | None:
+        """The address that a branch goes to, or None if this is no branch to a fixed address."""
+        last = self.operands.rpartition(",")[2].strip()
+        if self.family not in ("BRA", "JMP") or not last.startswith("0x"):
+            return None
+        return int(last, 16)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel as it lies in memory, with the internal functions that it calls.
+
+    Attributes:
+        name: the name of its section: a kernel's name, mangled if it is C++.
+        lines: all of it.
+        code: the instructions, without padding.
+        padding: the NOPs, wherever they stand, and the branch to itself behind the last instruction.
+
+    """
+
+    name: str
+    lines: tuple[Instruction, ...]
+    code: tuple[Instruction, ...]
+    padding: tuple[Instruction, ...]
+
+
+def functions(build: Build) -> list[Function]:
+    """Return the functions of a build in the order in which they lie in the cubin.
+
+    Raises:
+        MissingError: there is no nvdisasm here.
+        ToolError: nvdisasm failed; the message is its own.
+
+    """
+    path, _ = locate("nvdisasm")
+    identity = hashlib.sha256(file_identity(path).encode()).hexdigest()[:8]
+    document = build.memo(
+        f"disassembly-{identity}", lambda: disassemble(build.cubin, name=build.name or "kernel.cubin")
+    )
+    return [_function(each) for each in document[1]]
+
+
+def opcode_counts(code: Iterable[Instruction]) -> dict[str, int]:
+    """Return how often each full opcode stands in the code, by name."""
+    return dict(sorted(Counter(each.opcode for each in code).items()))
+
+
+def has_prefix(opcode: str, prefix: str) -> bool:
+    """Whether the prefix is made of the opcode's first dot-separated parts: LDSM.16 of LDSM.16.M88."""
+    return f"{opcode}.".startswith(f"{prefix}.")
+
+
+def _function(document: dict[str, Any]) -> Function:
+    start = document["start"]
+    lines = [
+        Instruction(
+            start + INSTRUCTION_BYTES * index,
+            each.get("predicate", ""),
+            each["opcode"],
+            each.get("operands", ""),
+        )
+        for index, each in enumerate(document["sass-instructions"])
+    ]
+    padding = [each for each in lines if each.opcode == "NOP"]
+    busy = [each for each in lines if each.opcode != "NOP"]
+    if busy and not busy[-1].predicate and busy[-1].target == busy[-1].address:
+        padding.append(busy.pop())
+    return Function(document["function-name"], tuple(lines), tuple(busy), tuple(padding))

@@ -1,0 +1,1 @@
+"""The external tools (NVRTC, ptxas, nvdisasm, cuobjdump, ncu) and the compile cache."""

@@ -1,0 +1,251 @@
+"""The compile cache: folders named by the hash of everything that went into them.
+
+An entry is written into a folder of its own and renamed into place, so that it is there whole or not at
+all, however many processes work at once. Its manifest holds the SHA-256 of every file: an entry that was
+truncated or damaged is thrown away and built again. The least recently used entries go when the cache
+grows over its limit. A cache that cannot be written costs time and a warning, never an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import UsageError
+
+DEFAULT_LIMIT_MB = 512
+_MANIFEST = "manifest.json"
+_SCRATCH_LIFETIME_S = 3600.0
+_warned = False
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry that was read whole.
+
+    Attributes:
+        folder: where it lies.
+        files: what it holds, by file name.
+        facts: what its maker noted, such as the compiler's version.
+
+    """
+
+    folder: Path
+    files: dict[str, bytes]
+    facts: dict[str, Any]
+
+
+def cache_folder() -> Path:
+    """Return the folder of the cache: $PTXLAB_CACHE, or where this system keeps a program's cache."""
+    own = os.environ.get("PTXLAB_CACHE")
+    if own:
+        return Path(own).absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("ptxlab", appauthor=False))
+
+
+def limit_bytes() -> int:
+    """Return how large the cache may grow: $PTXLAB_CACHE_LIMIT_MB megabytes, 512 by default.
+
+    Raises:
+        UsageError: the variable holds something else than a whole number.
+
+    """
+    text = os.environ.get("PTXLAB_CACHE_LIMIT_MB", str(DEFAULT_LIMIT_MB))
+    if not text.isdecimal():
+        raise UsageError(f"PTXLAB_CACHE_LIMIT_MB is '{text}'; legal: a whole number of megabytes")
+    return int(text) * 1_000_000
+
+
+def key_of(**parts: Any) -> str:
+    """Return the key of an entry: the hash of all that its contents depend on."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load(key: str) -> Entry | None:
+    """Return the entry, or None if there is none. A damaged one is removed."""
+    folder = _entry_folder(key)
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_bytes())
+        files = {name: (folder / name).read_bytes() for name in manifest["files"]}
+        whole = all(_digest(files[name]) == digest for name, digest in manifest["files"].items())
+        facts = manifest["facts"]
+    except FileNotFoundError:
+        if folder.is_dir():
+            _remove(folder)
+        return None
+    except NotADirectoryError:  # something else stands where the cache should be
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        _remove(folder)
+        return None
+    if not whole:
+        _remove(folder)
+        return None
+    with contextlib.suppress(OSError):  # a cache that is only readable still serves
+        os.utime(folder / _MANIFEST)  # when it was last used
+    return Entry(folder, files, facts)
+
+
+def store(key: str, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> Path | None:
+    """Write an entry and return its folder, or None (and a warning) if the cache cannot be written."""
+    folder = _entry_folder(key)
+    manifest = {"files": {name: _digest(data) for name, data in files.items()}, "facts": dict(facts)}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _scratch_folder() as scratch:
+            for name, data in files.items():
+                (scratch / name).write_bytes(data)
+            (scratch / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+            _move_into_place(scratch, folder)
+        _evict(keep=folder)
+    except OSError as error:
+        _warn(error)
+        return None
+    return folder
+
+
+def load_memo(folder: Path, name: str) -> Any:
+    """Return a value that belongs to an entry, or None if it was not kept or is damaged."""
+    try:
+        digest, _, text = (folder / f"{name}.memo").read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return json.loads(text) if digest == _digest(text.encode()) else None
+
+
+def store_memo(folder: Path, name: str, value: Any) -> None:
+    """Keep a JSON value beside an entry. An entry that was evicted meanwhile is left alone."""
+    text = json.dumps(value, separators=(",", ":"))
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=folder, prefix=".memo-", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(f"{_digest(text.encode())}\n{text}")
+        os.replace(file.name, folder / f"{name}.memo")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        _warn(error)
+
+
+def info() -> dict[str, Any]:
+    """Return where the cache is, how many entries and bytes it holds, and how many it may."""
+    entries = _entries()
+    return {
+        "folder": str(cache_folder()),
+        "entries": len(entries),
+        "bytes": sum(size for _, size, _ in entries),
+        "limit_bytes": limit_bytes(),
+    }
+
+
+def clear() -> dict[str, int]:
+    """Remove every entry, and nothing that the cache did not write; return how many entries and bytes.
+
+    Raises:
+        OSError: the folder cannot be changed.
+
+    """
+    entries = _entries()
+    if _root().is_dir():
+        with tempfile.TemporaryDirectory(prefix=".old-", dir=cache_folder()) as scratch:
+            _root().rename(Path(scratch) / "builds")
+    return {"entries": len(entries), "bytes": sum(size for _, size, _ in entries)}
+
+
+def _root() -> Path:
+    return cache_folder() / "builds"
+
+
+def _entry_folder(key: str) -> Path:
+    return _root() / key[:40]
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """Make a folder on the cache's file system; what is left of it at the end is removed."""
+    scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=_root()))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _move_into_place(scratch: Path, folder: Path) -> None:
+    try:
+        scratch.rename(folder)
+    except OSError:
+        if not (folder / _MANIFEST).is_file():
+            raise
+        # Another process was first. Its entry has the same key, hence the same contents.
+
+
+def _remove(folder: Path) -> None:
+    """Remove an entry: it disappears at once, and its files after that."""
+    try:
+        with _scratch_folder() as scratch:
+            folder.rename(scratch / "old")
+    except FileNotFoundError:
+        return  # another process was first
+    except OSError as error:
+        _warn(error)
+
+
+def _entries() -> list[tuple[Path, int, float]]:
+    """Return each entry's folder, its size in bytes and when it was last used."""
+    found = []
+    for folder in _root().glob("[0-9a-f]*"):
+        try:
+            stats = [os.stat(item) for item in os.scandir(folder)]
+            used = (folder / _MANIFEST).stat().st_mtime
+        except OSError:
+            continue  # another process removed it
+        found.append((folder, sum(stat.st_size for stat in stats), used))
+    return found
+
+
+def _evict(keep: Path) -> None:
+    """Remove the least recently used entries until the cache fits its limit again.
+
+    What a killed process left half-written goes too, once it is too old to be in the making.
+    """
+    for scratch in _root().glob(".new-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - scratch.stat().st_mtime > _SCRATCH_LIFETIME_S:
+                shutil.rmtree(scratch, ignore_errors=True)
+    entries = sorted(_entries(), key=lambda entry: entry[2])
+    excess = sum(size for _, size, _ in entries) - limit_bytes()
+    for folder, size, _ in entries:
+        if excess <= 0:
+            return
+        if folder != keep:
+            _remove(folder)
+            excess -= size
+
+
+def _warn(error: OSError) -> None:
+    """Say once in a process that the cache does not work."""
+    global _warned  # noqa: PLW0603 - once a process is what it is about
+    if not _warned:
+        _warned = True
+        sys.stderr.write(
+            f"ptxlab: warning: the cache in {cache_folder()} cannot be written "
+            f"({error.strerror or error}); set PTXLAB_CACHE to a folder that can\n"
+        )

@@ -1,0 +1,147 @@
+"""nvdisasm and cuobjdump: machine code as JSON, its PTX lines, its resources.
+
+One run of nvdisasm takes about a third of a second whatever its input is, so it runs once per cubin and
+the caller keeps the answer with Build.memo.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import ToolError
+from ptxlab.toolchain.tools import Tool, find_tool, run_tool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What nvdisasm's text tells of a section, and its JSON does not.
+
+    Attributes:
+        ptx_lines: address -> the PTX line that the instruction came from. Code that ptxas put in by
+            itself, such as a routine that emulates an operation, has none.
+        labels: name -> address: the kernel, the internal functions behind it, branch targets.
+        jumps: address of an indirect branch -> the addresses that it may go to.
+
+    """
+
+    ptx_lines: dict[int, int] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    jumps: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def borders(self) -> dict[str, int]:
+        """Function -> its first address, for the kernel and the internal functions."""
+        return {name: at for name, at in self.labels.items() if not name.startswith(".L")}
+
+
+_LABEL = re.compile(r"^(\S.*):$")
+_SECTION = re.compile(r"^//-+ \.text\.(\S+) .*$", re.MULTILINE)
+_SWITCH = re.compile(r'"BRANCH_TARGETS ([^"]*)"')
+_PTX_LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+)')
+_ADDRESS = re.compile(r"^\s*/\*([0-9a-f]+)\*/")
+
+
+def disassemble(cubin: bytes, *, name: str) -> list[Any]:
+    """Return nvdisasm's JSON: what it says about the file, then the functions.
+
+    Args:
+        cubin: the machine code.
+        name: the file that messages shall show.
+
+    Raises:
+        MissingError: there is no nvdisasm here.
+        ToolError: the cubin is damaged, or nvdisasm failed otherwise; the message is its own.
+
+    """
+    document: list[Any] = json.loads(_run(find_tool("nvdisasm"), ["-json"], cubin, name))
+    return document
+
+
+def arch_of(document: list[Any]) -> str:
+    """Return the architecture of disassembled code.
+
+    The ELF flags do not tell sm_90 from sm_90a; the options that ptxas left in a note do.
+    """
+    meta = document[0]
+    options = meta.get(".note.nv.tkinfo", {}).get("tki_toolOptions", "")
+    named = re.search(r"-arch[= ]+(sm_\w+)", options)
+    version = meta["SM"]["version"]
+    return named[1] if named else f"sm_{version['major']}{version['minor']}"
+
+
+def listings(cubin: bytes, *, name: str) -> dict[str, Listing]:
+    """Return what nvdisasm's text tells of each section.
+
+    Raises:
+        MissingError: there is no nvdisasm here.
+        ToolError: nvdisasm failed; the message is its own.
+
+    """
+    text = _run(find_tool("nvdisasm"), ["-c", "-gp"], cubin, name)
+    sections = _SECTION.split(text)[1:]
+    return {title: _listing(body) for title, body in zip(sections[::2], sections[1::2], strict=True)}
+
+
+def _listing(text: str) -> Listing:
+    found = Listing()
+    ptx_line: int | None = None
+    waiting: list[str] = []  # labels whose address comes with the next instruction
+    switches: dict[int, list[str]] = {}
+    for line in text.splitlines():
+        if match := _LABEL.match(line):
+            waiting.append(match[1])
+            if not match[1].startswith(".L"):
+                ptx_line = None  # it is printed only where it changes, and not at a function's start
+        elif match := _PTX_LINE.match(line):
+            ptx_line = int(match[1])
+        elif match := _ADDRESS.match(line):
+            address = int(match[1], 16)
+            found.labels.update(dict.fromkeys(waiting, address))
+            waiting.clear()
+            if ptx_line is not None:
+                found.ptx_lines[address] = ptx_line
+            if match := _SWITCH.search(line):
+                switches[address] = match[1].split(",")
+    for address, names in switches.items():
+        found.jumps[address] = [found.labels[name] for name in names if name in found.labels]
+    return found
+
+
+def resource_usage(cubin: bytes, *, name: str) -> str:
+    """Return what cuobjdump says about each function's registers, stack and shared memory.
+
+    Raises:
+        MissingError: there is no cuobjdump here.
+        ToolError: cuobjdump failed; the message is its own.
+
+    """
+    return _run(find_tool("cuobjdump"), ["-res-usage"], cubin, name)
+
+
+def embedded_ptx(cubin: bytes) -> str:
+    """Return the PTX that code compiled with -lineinfo carries, or ""."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        section = ELFFile(io.BytesIO(cubin)).get_section_by_name(".nv_debug_ptx_txt")
+        data: bytes = section.data() if section else b""
+    except ELFError as error:
+        raise ToolError(f"the cubin's sections cannot be read: {error}") from error
+    return data.rstrip(b"\0").replace(b"\0", b"\n").decode("utf-8", errors="replace")
+
+
+def _run(tool: Tool, options: list[str], cubin: bytes, name: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="ptxlab-") as scratch:
+        file = Path(scratch) / "kernel.cubin"
+        file.write_bytes(cubin)
+        try:
+            return run_tool(tool, [*options, file]).stdout
+        except ToolError as error:
+            raise ToolError(error.message.replace(str(file), name), error.hint) from error

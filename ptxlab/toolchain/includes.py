@@ -1,0 +1,44 @@
+"""Which headers of the user's and of ptxlab's own a CUDA source includes, for the cache key."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_INCLUDE = re.compile(r'(?:^[ \t]*#[ \t]*include|__has_include[ \t]*\()[ \t]*([<"])([^">\n]+)[">]', re.M)
+_COMPUTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[^<"\s]', re.M)
+
+
+def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> dict[str, str] | None:
+    """Return path -> SHA-256 of every header that the source may include, directly or not.
+
+    Conditional compilation is not evaluated, so there may be headers that the compiler never opens.
+    A header is looked up beside the including file, then in the folders in order. CUDA's own headers
+    are not in those folders; they belong to the compiler.
+
+    Args:
+        source: the text of the source file.
+        folder: where that file lies.
+        include_dirs: the folders given by -I.
+
+    Returns:
+        The headers, or None if an #include names its file by a macro, so that nobody can tell.
+
+    """
+    found: dict[str, str] = {}
+    waiting = [(source, folder)]
+    while waiting:
+        text, here = waiting.pop()
+        if _COMPUTED.search(text):
+            return None
+        for quote, name in _INCLUDE.findall(text):
+            dirs = [here, *include_dirs] if quote == '"' else include_dirs
+            path = next((each / name for each in dirs if (each / name).is_file()), None)
+            if path is None or str(path) in found:
+                continue
+            data = path.read_bytes()
+            found[str(path)] = hashlib.sha256(data).hexdigest()
+            waiting.append((data.decode("utf-8", errors="replace"), path.parent))
+    return found

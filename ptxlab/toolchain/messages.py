@@ -1,0 +1,165 @@
+"""Turns a compiler's log into one line that points at the user's own file, and a hint.
+
+NVRTC's front end names the line of the .cu. ptxas names a line of the PTX; that line is shown, and the
+line of the .cu that it came from is found through the PTX' own .loc directives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxlab.errors import ToolError
+from ptxlab.toolchain.arch import ARCHS, base_number
+from ptxlab.toolchain.tools import header_places
+
+_FRONT_END = re.compile(
+    r"^(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
+)
+_PTXAS_LINE = re.compile(r"^ptxas (?P<file>.+), line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)$")
+_PTXAS = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
+_SUMMARY = "Ptx assembly aborted due to errors"
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
+_ADVISORY = re.compile(r"\(C7\d{3}\)")
+
+_TENSOR_GENERATIONS = {"wgmma": "wgmma exists on sm_90a alone", "tcgen05": "tcgen05 exists on sm_100a"}
+_HOST_HEADERS = re.compile(
+    r"cannot open source file \"(?:c?(?:std\w+|assert|math|string|time)(?:\.h)?|"
+    r"iostream|vector|string|random|chrono|algorithm|memory|thread|map|fstream)\""
+)
+_HOST_CODE = re.compile(r"host functions? (?:are|is) not allowed|identifier \"cuda[A-Z]\w*\" is undefined")
+
+
+class CompileError(ToolError):
+    """A source that the compiler refuses.
+
+    Attributes:
+        log: everything that the compiler said.
+
+    """
+
+    code = "compile-error"
+
+    def __init__(self, message: str, hint: str, log: str) -> None:
+        super().__init__(message, hint)
+        self.log = log
+
+
+@dataclass(frozen=True)
+class _Complaint:
+    where: str  # "file:line", or "" if the compiler names none
+    text: str
+    shown: str  # the line of the source that it is about, or ""
+
+
+def compile_error(log: str, ptx: str, *, name: str, arch: str) -> CompileError:
+    """Return the error for a compile that failed.
+
+    Args:
+        log: what the compiler said.
+        ptx: the PTX that ptxas read, or "" if it did not come to that.
+        name: the user's file.
+        arch: the architecture.
+
+    """
+    complaints = _complaints(log, ptx, name)
+    first = complaints[0]
+    message = f"{first.where or name}: error: {first.text}"
+    if first.shown:
+        message += f": {first.shown}"
+    if len(complaints) > 1:
+        message += f" (and {len(complaints) - 1} more)"
+    return CompileError(f"{message} [{arch}]", _hint(log, arch), log)
+
+
+def advisories(log: str) -> list[str]:
+    """Return the advisories (C75xx) of a log: what ptxas ignored, injected or serialised."""
+    return [line.partition(": ")[2].strip() or line for line in log.splitlines() if _ADVISORY.search(line)]
+
+
+def _complaints(log: str, ptx: str, name: str) -> list[_Complaint]:
+    lines = log.splitlines()
+    found = []
+    for index, line in enumerate(lines):
+        if match := _FRONT_END.match(line):
+            shown = lines[index + 1].strip() if index + 1 < len(lines) else ""
+            found.append(_Complaint(f"{match['file']}:{match['line']}", match["text"], shown))
+        elif match := _PTXAS_LINE.match(line):
+            found.append(_about_ptx(match, ptx.splitlines(), name))
+        elif (match := _PTXAS.match(line)) and match["text"] != _SUMMARY:
+            found.append(_Complaint("", match["text"], ""))
+    if not found:
+        loud = [line for line in lines if "error" in line.lower()] or lines or ["the compiler said nothing"]
+        found = [_Complaint("", loud[0].strip(), "")]
+    return found
+
+
+def _about_ptx(match: re.Match[str], ptx: Sequence[str], name: str) -> _Complaint:
+    """Return the complaint with its PTX line, and with the line of the .cu that this came from."""
+    number = int(match["line"])
+    shown = ptx[number - 1].strip() if 0 < number <= len(ptx) else ""
+    text = match["text"]
+    if name.endswith(".ptx"):
+        return _Complaint(f"{name}:{number}", text, shown)
+    return _Complaint(_source_of(ptx, number), f"{text} in PTX line {number}", shown)
+
+
+def _source_of(ptx: Sequence[str], number: int) -> str:
+    """Return "file:line" of the source that a PTX line came from, or "" if the PTX does not tell."""
+    for line in reversed(ptx[:number]):
+        if match := _LOC.match(line):
+            files = dict(found.groups() for found in map(_FILE.match, ptx) if found)
+            return f"{files[match[1]]}:{match[2]}" if match[1] in files else ""
+    return ""
+
+
+def _hint(log: str, arch: str) -> str:
+    return _hint_about_arch(log, arch) or _hint_about_version(log) or _hint_about_headers(log)
+
+
+def _hint_about_arch(log: str, arch: str) -> str:
+    """Return what to do when an instruction, or the whole PTX, is not for this architecture."""
+    refused = re.search(
+        r"'([\w.:]+)[^']*'?.* (?:not supported on|requires) \.target|"
+        r"'([\w.:]+)' cannot be compiled for architecture",
+        log,
+    )
+    if target := re.search(r"PTX with \.target '(\w+)' cannot be compiled for architecture", log):
+        return f"use --arch {target[1]}: PTX for {target[1]} is for that architecture alone"
+    if not refused:
+        return ""
+    word = (refused[1] or refused[2]).partition(".")[0]
+    fuller = f"{arch.rstrip('af')}a"
+    if word == "wgmma" and base_number(arch) != 90:
+        return "wgmma exists on sm_90a alone; use mma.sync here, or tcgen05 on sm_100a"
+    if fuller != arch and fuller in ARCHS and base_number(arch) >= 90:
+        return f"use {fuller} (and drop compute_{base_number(arch)} where it is in a list)"
+    return f"the instruction needs another architecture than {arch}: try --arch with a newer one"
+
+
+def _hint_about_version(log: str) -> str:
+    if "Unsupported .version" in log:
+        return "ptxas is older than the PTX: pip install --upgrade 'nvidia-cuda-nvcc>=13'"
+    return ""
+
+
+def _hint_about_headers(log: str) -> str:
+    """Return what to do about a header that was not found, and about host code."""
+    if _HOST_HEADERS.search(log) or _HOST_CODE.search(log):
+        return (
+            "NVRTC compiles device code alone, and this file has host code: move the kernel into a "
+            "file of its own, or give the cubin: nvcc -cubin -lineinfo -arch=sm_90a FILE.cu"
+        )
+    missing = re.search(r'cannot open source file "([^"]+)"', log)
+    if not missing:
+        return ""
+    if re.match(r"cuda|cooperative_groups|mma\.h|nv/|cub/|thrust/|crt/", missing[1]):
+        places = ", ".join(str(place) for place in header_places() if place.is_dir())
+        packages = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
+        return (
+            f"CUDA's headers were looked for in: {places or 'no folder that exists'}; pip install {packages}"
+        )
+    return f"give the folder of {Path(missing[1]).name} with -I"

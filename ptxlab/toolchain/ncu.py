@@ -1,0 +1,392 @@
+"""Nsight Compute: runs ncu on a program, says why when it brings nothing, and reads its reports.
+
+Values come from the report file alone, through NVIDIA's own reader: what ncu prints differs between
+versions and mixes with the program's output. Its log is read for one purpose, to say why no kernel
+was profiled; the wording of the log is that of ncu 2025.3.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.toolchain.tools import Tool, find_tool
+
+MINIMUM_VERSION = (2022, 4)
+"""The ncu of CUDA 12.0, the first toolkit that compiles for sm_90a."""
+
+SUFFIX = ".ncu-rep"
+
+_STDERR = 2
+_METRIC_LIST = re.compile(r"Failed to find metric (\S+)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to profile, and what to measure.
+
+    Attributes:
+        command: the program and its arguments.
+        metrics: ncu's metric names; those that this chip does not have are left out.
+        required: metric names too, but one that does not exist is an error.
+        kernel: only kernels of this name, or of a pattern ("regex:..."); "" takes every kernel.
+        skip: launches to pass over first, counted among those that match.
+        count: launches to profile; None profiles all.
+        section_set: a set of ncu's own ("full", "detailed"), or "".
+        device: only launches on this device; None takes every device.
+        quiet: keep what the program prints for an error's message, instead of passing it on to
+            stderr.
+        timeout: seconds for everything.
+
+    """
+
+    command: tuple[str, ...]
+    metrics: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    kernel: str = ""
+    skip: int = 0
+    count: int | None = None
+    section_set: str = ""
+    device: int | None = None
+    quiet: bool = False
+    timeout: float = 120.0
+
+    @property
+    def program(self) -> str:
+        """What messages call the program: a quiet one is ptxlab's own worker."""
+        return "ptxlab's worker" if self.quiet else self.command[0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of ncu brought.
+
+    Attributes:
+        launches: one dict per profiled launch, as read_report returns them.
+        unknown: metrics that this chip or this ncu does not have.
+        failure: what went wrong although something may have been profiled, or None.
+
+    """
+
+    launches: list[dict[str, Any]]
+    unknown: tuple[str, ...]
+    failure: PtxlabError | None
+
+
+def find_ncu() -> Tool:
+    """Return ncu.
+
+    Raises:
+        MissingError: there is none, or it is older than MINIMUM_VERSION.
+
+    """
+    tool = find_tool("ncu")
+    if tool.version and tool.version < MINIMUM_VERSION:
+        needed = ".".join(map(str, MINIMUM_VERSION))
+        raise MissingError(
+            f"{tool.path} is ncu {tool.version_text}; needed: {needed} or newer",
+            "install the Nsight Compute of a newer CUDA toolkit, or put a newer ncu first on PATH",
+            code="ncu-too-old",
+        )
+    return tool
+
+
+def command_line(tool: Tool, request: Request, report: Path, log: Path) -> list[str]:
+    """Return ncu's command line for a request. The user's configuration has no part in it."""
+    line = [str(tool.path), "--config-file", "off", "-f", "-o", str(report), "--log-file", str(log)]
+    line += ["--target-processes", "all", "--clock-control", "none"]
+    line += ["--metrics", ",".join((*request.metrics, *request.required))]
+    if request.section_set:
+        line += ["--set", request.section_set]
+    if request.kernel:
+        line += ["-k", request.kernel]
+    if request.skip:
+        line += ["-s", str(request.skip)]
+    if request.count is not None:
+        line += ["-c", str(request.count)]
+    if request.device is not None:
+        line += ["--devices", str(request.device)]
+    return [*line, "--", *request.command]
+
+
+def collect(tool: Tool, request: Request, report: Path, *, instances: Collection[str] = ()) -> Outcome:
+    """Run a program under ncu and read the report that it leaves in the file ``report``.
+
+    A run that ncu refuses because the chip lacks some of the metrics is repeated without those.
+
+    Args:
+        tool: find_ncu().
+        request: what to run and to measure.
+        report: the file to write; its name ends in SUFFIX, or ncu would choose another one.
+        instances: metrics whose values per instruction or per opcode are wanted.
+
+    Raises:
+        UsageError: a required metric does not exist.
+        ToolError: the time limit passed.
+
+    """
+    unknown: tuple[str, ...] = ()
+    while True:
+        report.unlink(missing_ok=True)
+        run = _run(tool, request, report)
+        launches = _read(report, instances) if report.is_file() else []
+        missing = tuple(name for name in _METRIC_LIST.findall(run.log) if name in request.metrics)
+        unknown += missing
+        if launches or not missing:
+            return Outcome(launches, unknown, diagnose(run, len(launches), request))
+        request = replace(request, metrics=tuple(name for name in request.metrics if name not in missing))
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run of ncu ended: its exit code, its log, what the program printed if that was kept."""
+
+    code: int
+    log: str
+    output: str = ""
+
+
+def _run(tool: Tool, request: Request, report: Path) -> Run:
+    """Run ncu once. Whatever ends this, no process of the run is left behind."""
+    with tempfile.TemporaryDirectory(prefix="ptxlab-ncu-") as folder:
+        log, output = Path(folder) / "ncu.log", Path(folder) / "output"
+        with output.open("wb") as kept:
+            process = subprocess.Popen(
+                command_line(tool, request, report, log),
+                stdout=kept if request.quiet else _STDERR,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            code = process.wait(request.timeout)
+        except subprocess.TimeoutExpired:
+            raise ToolError(
+                f"ncu did not finish within {request.timeout:g} s",
+                "give it more with --timeout, or less to do: --kernel, --launch-count, --metrics",
+                code="tool-timeout",
+            ) from None
+        finally:
+            _end(process)
+        return Run(code, _text(log), _text(output))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill the process and all that it started: they share a session, which is their group too."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return  # all of them have ended
+    process.wait()
+
+
+def diagnose(run: Run, launches: int, request: Request) -> PtxlabError | None:
+    """Return what a run of ncu that profiled this many launches failed at, or None."""
+    if launches == 0:
+        refused = _refusal(run.log)
+        if refused:
+            return refused
+    errors = _lines(run.log, "ERROR")
+    program = re.search(r"The application returned an error code \((\d+)\)", run.log)
+    if program:
+        said = f": {run.output.splitlines()[-1]}" if run.output.strip() else ""
+        return ToolError(
+            f"{request.program} ended with exit code {program[1]} under ncu{said}",
+            "run it without the profiler first",
+            code="program-failed",
+        )
+    if run.code != 0 or (errors and launches == 0):
+        what = "; ".join(errors) or "it printed no reason"
+        return ToolError(f"ncu ended with exit code {run.code}: {what}", code="profiler-failed")
+    return None if launches else _nothing(run.log, request)
+
+
+def _refusal(log: str) -> PtxlabError | None:
+    """Return the error for a log in which ncu says that it may not, or cannot, read counters."""
+    unknown = _METRIC_LIST.search(log)
+    if unknown:
+        return UsageError(
+            f"ncu knows no metric '{unknown[1]}' for this GPU", "ncu --query-metrics lists them"
+        )
+    for each in _REFUSALS:
+        if each.mark in log:
+            return MissingError(each.message, each.hint, code=each.code)
+    return None
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """Words in ncu's log, and the error that they mean."""
+
+    mark: str
+    code: str
+    message: str
+    hint: str
+
+
+_REFUSALS = (
+    _Refusal(
+        "ERR_NVGPUCTRPERM",
+        "no-permission",
+        "ncu may not read the GPU's performance counters here (ERR_NVGPUCTRPERM)",
+        "run as root, or start the container with --cap-add=SYS_ADMIN, or have the host's"
+        " administrator load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0",
+    ),
+    _Refusal(
+        "LibraryNotLoaded",
+        "no-counters",
+        "ncu cannot load its profiler here (LibraryNotLoaded), as in a sandbox such as gVisor",
+        "run on a machine, virtual machine or container whose kernel is not sandboxed",
+    ),
+    _Refusal(
+        "driver resource was unavailable",
+        "counters-taken",
+        "another program holds the GPU's performance counters (DCGM, or a second profiler)",
+        "end the other profiler; for DCGM: dcgmi profile --pause",
+    ),
+    _Refusal(
+        "driver is not compatible",
+        "driver-too-old",
+        "this ncu does not work with the installed NVIDIA driver",
+        "use the ncu of the CUDA version that nvidia-smi names",
+    ),
+)
+
+
+def _nothing(log: str, request: Request) -> MissingError:
+    """Return the error for a program that ran well and left no launch to profile: the reason."""
+    code = "nothing-profiled"
+    kernels = _available_kernels(log)
+    program = request.program
+    if kernels and request.kernel:
+        near = difflib.get_close_matches(request.kernel, kernels, n=1)
+        return MissingError(
+            f"the filter '{request.kernel}' matched 0 of the {len(kernels)} kernels that {program}"
+            f" launched: {', '.join(kernels)}",
+            f"--kernel {near[0] if near else kernels[0]}, or --kernel regex:PATTERN",
+            code=code,
+        )
+    if kernels or request.skip:
+        return MissingError(
+            f"{program} launched no kernel after the first {request.skip}",
+            "a smaller --launch-skip",
+            code=code,
+        )
+    if "Connected to process" in log:
+        return MissingError(
+            f"{program} used CUDA but launched no kernel",
+            "run it with input that needs the GPU",
+            code=code,
+        )
+    return MissingError(
+        f"no process that {program} started used CUDA",
+        "child processes are followed, but not those that a server, ssh or docker starts, or that get"
+        " a cleared environment: profile the process that launches the kernels itself",
+        code=code,
+    )
+
+
+def _available_kernels(log: str) -> list[str]:
+    """Return the kernels that ncu lists when its filter matched none of them."""
+    _, found, rest = log.partition("Available Kernels")
+    listed = re.findall(r"^\s*(?:==\w+==)?\s*\d+\.\s+(.+?)\s*$", rest, re.MULTILINE) if found else []
+    return list(dict.fromkeys(listed))
+
+
+def _lines(log: str, kind: str) -> list[str]:
+    """Return what the lines that ncu marks ==ERROR== (or another kind) say."""
+    mark = f"=={kind}=="
+    return [line.replace(mark, "").strip() for line in log.splitlines() if line.startswith(mark)]
+
+
+def read_report(path: Path, *, instances: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Return one dict per launch in a report.
+
+    Each has ``launch_id`` (counted from 0 in the order of the report), ``name`` (the kernel's
+    function name), ``demangled``, ``metrics`` (name -> value, None where ncu has none), and for the
+    metrics that are asked for in ``instances`` their values one by one: ``instances`` (name -> list
+    of (key, value), where the key is an opcode or a program counter) and ``sass`` (program counter
+    -> instruction text).
+
+    Raises:
+        UsageError: there is no such file.
+        ToolError: the file is damaged or no report.
+        MissingError: the package that reads reports is not installed.
+
+    """
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist")
+    launches = _read(path, instances)
+    if not launches:
+        raise ToolError(
+            f"{path} holds no launch: it is damaged, or no report of Nsight Compute",
+            "profile again",
+            code="damaged-report",
+        )
+    return launches
+
+
+def _read(path: Path, instances: Collection[str]) -> list[dict[str, Any]]:
+    reader = _reader()
+    context = reader.load_report(str(path))  # of a damaged file it returns a context without ranges
+    ranges = [context.range_by_idx(i) for i in range(context.num_ranges())]
+    actions = [each.action_by_idx(i) for each in ranges for i in range(each.num_actions())]
+    return [
+        {
+            "launch_id": index,
+            "name": action.name(),
+            "demangled": action.name(reader.IAction.NameBase_DEMANGLED),
+            "metrics": {name: _value(action.metric_by_name(name)) for name in action.metric_names()},
+            **_instances(action, instances),
+        }
+        for index, action in enumerate(actions)
+    ]
+
+
+def _reader() -> Any:
+    """Return the module ncu_report."""
+    try:
+        with warnings.catch_warnings():
+            # Its generated types lack __module__, which Python 3.12 and newer warn about.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import ncu_report
+    except ImportError as error:
+        raise MissingError(
+            f"the Python package ncu-report cannot be imported: {error}", "pip install ncu-report"
+        ) from error
+    return ncu_report
+
+
+def _value(metric: Any) -> str | int | float | None:
+    """Return a metric's value; None where it has none or is not a finite number."""
+    value: str | int | float | None = metric.value()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _instances(action: Any, names: Collection[str]) -> dict[str, Any]:
+    values: dict[str, list[tuple[str | int, float]]] = {}
+    sass: dict[int, str] = {}
+    for name in names:
+        metric = action.metric_by_name(name)
+        if metric is None or not metric.has_correlation_ids():
+            continue
+        keys = metric.correlation_ids()
+        values[name] = [(keys.value(i), metric.value(i)) for i in range(metric.num_instances())]
+        for key, _ in values[name]:
+            if isinstance(key, int) and key not in sass:
+                sass[key] = action.sass_by_pc(key)
+    return {"instances": values, "sass": sass}

@@ -1,0 +1,130 @@
+"""NVRTC: CUDA C++ to PTX, cubin and log in one compile, with no driver and no GPU.
+
+``cuda.bindings`` is imported inside the functions; a build that comes from the cache never loads it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.errors import MissingError, ToolError
+from ptxlab.toolchain.tools import Tool, locate_nvrtc
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What one compile gave.
+
+    Attributes:
+        ok: whether it succeeded.
+        log: what the compiler, and ptxas after it, said.
+        ptx: the PTX; it is there too when only the ptxas stage failed. "" if there is none.
+        cubin: the machine code; b"" if there is none.
+
+    """
+
+    ok: bool
+    log: str
+    ptx: str
+    cubin: bytes
+
+
+def nvrtc_version() -> tuple[int, int]:
+    """Return NVRTC's version, such as (13, 5).
+
+    Raises:
+        MissingError: NVRTC or cuda-python is not here.
+
+    """
+    major, minor = _checked(_nvrtc().nvrtcVersion())
+    return major, minor
+
+
+def nvrtc_tool() -> Tool:
+    """Return NVRTC as doctor shows it: where it lies, its version, how it was found.
+
+    Raises:
+        MissingError: NVRTC or cuda-python is not here.
+
+    """
+    path, found_via = locate_nvrtc()
+    return Tool("nvrtc", path, nvrtc_version(), found_via)
+
+
+def supported_archs() -> tuple[int, ...]:
+    """Return the base numbers of the architectures that this NVRTC compiles for: 75, 80, …, 121.
+
+    Raises:
+        MissingError: NVRTC or cuda-python is not here.
+
+    """
+    (numbers,) = _checked(_nvrtc().nvrtcGetSupportedArchs())
+    return tuple(numbers)
+
+
+def compile_cuda(source: str, name: str, options: Sequence[str]) -> Compiled:
+    """Compile CUDA C++ for the architecture that the options name.
+
+    Args:
+        source: the text.
+        name: the absolute path that messages and line information show.
+        options: NVRTC's own, among them -arch=sm_XX.
+
+    Raises:
+        MissingError: NVRTC or cuda-python is not here.
+        ToolError: NVRTC itself failed, other than by refusing the source.
+
+    """
+    nvrtc = _nvrtc()
+    (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+    try:
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        refused = nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION, nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION
+        if status not in (nvrtc.nvrtcResult.NVRTC_SUCCESS, *refused):
+            _checked((status,))
+        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    return Compiled(status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log, ptx, cubin)
+
+
+def _nvrtc() -> Any:
+    """Load the very library that locate_nvrtc() finds, since the cache key is made of it."""
+    path, _ = locate_nvrtc()
+    try:
+        ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+        from cuda.bindings import nvrtc
+    except (ImportError, OSError) as error:
+        raise MissingError(
+            f"NVRTC at {path} cannot be used: {error}", "pip install --upgrade cuda-python", code="no-tool"
+        ) from error
+    return nvrtc
+
+
+def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a call gave behind its status."""
+    status, *values = result
+    if int(status):
+        raise ToolError(f"NVRTC failed: {status.name}")
+    return tuple(values)
+
+
+def _bytes(size: Callable[..., Any], read: Callable[..., Any], program: Any) -> bytes:
+    """Return what the program holds, or b"" if the compile did not get that far."""
+    status, count = size(program)
+    if int(status):
+        return b""
+    buffer = b" " * count  # NVRTC writes into it in place
+    _checked(read(program, buffer))
+    return buffer
+
+
+def _text(size: Callable[..., Any], read: Callable[..., Any], program: Any) -> str:
+    return _bytes(size, read, program).rstrip(b"\0").decode("utf-8", errors="replace")

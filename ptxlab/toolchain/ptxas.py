@@ -1,0 +1,39 @@
+"""ptxas: PTX to cubin. It compiles whole programs, as NVRTC does; nvJitLink would not (it compiles
+relocatable code, which drops setmaxnreg), so that the SASS here is the SASS that NVRTC gives.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptxlab.toolchain.nvrtc import Compiled
+from ptxlab.toolchain.tools import Tool, run_tool
+
+
+def assemble(tool: Tool, ptx: str, arch: str, *, name: str, options: Sequence[str] = ()) -> Compiled:
+    """Assemble PTX for an architecture.
+
+    Args:
+        tool: ptxas.
+        ptx: the text.
+        arch: such as "sm_90a".
+        name: the file that the log shall show.
+        options: more of ptxas' own options.
+
+    Raises:
+        ToolError: ptxas took too long.
+
+    """
+    # Without a newline at its end, ptxas (13.0 and 13.5) with -lineinfo overruns a buffer and aborts.
+    text = ptx if ptx.endswith("\n") else ptx + "\n"
+    with tempfile.TemporaryDirectory(prefix="ptxlab-") as scratch:
+        source, cubin = Path(scratch, "kernel.ptx"), Path(scratch, "kernel.cubin")
+        source.write_text(text, encoding="utf-8", newline="\n")
+        done = run_tool(tool, ["-arch", arch, "-lineinfo", "-v", *options, source, "-o", cubin], check=False)
+        ok = done.returncode == 0 and cubin.is_file()
+        log = (done.stderr + done.stdout).replace(str(source), name)
+        if done.returncode < 0:
+            log += f"ptxas fatal   : ended by signal {-done.returncode}\n"
+        return Compiled(ok, log, text, cubin.read_bytes() if ok else b"")

@@ -1,0 +1,260 @@
+"""Finds and runs the external tools: in pip's NVIDIA packages, in $CUDA_HOME, on PATH, in /usr/local/cuda*.
+
+Nothing of ``cuda.*`` is imported and nothing is remembered between calls: an environment that changes
+under a long session is seen as it is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxlab.errors import MissingError, ToolError, unknown_name
+
+_REMEDIES = {
+    "ptxas": "pip install 'nvidia-cuda-nvcc>=13'",
+    "nvcc": "pip install 'nvidia-cuda-nvcc>=13'",
+    "nvdisasm": "pip install 'nvidia-cuda-nvdisasm>=13'",
+    "cuobjdump": "pip install 'nvidia-cuda-cuobjdump>=13'",
+    "ncu": "install NVIDIA Nsight Compute: apt-get install cuda-nsight-compute-13-0",
+    "compute-sanitizer": "apt-get install cuda-sanitizer-13-0",
+}
+TOOLS: tuple[str, ...] = tuple(_REMEDIES)
+
+_NVRTC_REMEDY = "pip install 'nvidia-cuda-nvrtc>=13' cuda-python"
+_RELEASE = re.compile(r"\bV(\d+(?:\.\d+)+)|\b[Vv]ersion:?\s+(\d+(?:\.\d+)+)")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """An external tool.
+
+    Attributes:
+        name: "ptxas", "nvdisasm", …, or "nvrtc", which is a library.
+        path: the file.
+        version: such as (13, 5, 37); () when the tool does not tell.
+        found_via: which kind of place it was found in: "pip", "CUDA_HOME", "PATH", "system", …
+
+    """
+
+    name: str
+    path: Path
+    version: tuple[int, ...]
+    found_via: str
+
+    @property
+    def version_text(self) -> str:
+        """The version as it is written: "13.5.37", or "unknown"."""
+        return ".".join(map(str, self.version)) or "unknown"
+
+
+def find_tool(name: str) -> Tool:
+    """Return the tool, looked up in pip's packages first, then in a system toolkit.
+
+    Raises:
+        UsageError: ptxlab uses no such tool.
+        MissingError: it is not on this machine; the hint is the command that brings it.
+
+    """
+    path, found_via = locate(name)
+    return Tool(name, path, _version_of(path), found_via)
+
+
+def locate(name: str) -> tuple[Path, str]:
+    """Return a tool's path and how it was found, without running it to ask for its version."""
+    if name not in TOOLS:
+        raise unknown_name("tool", name, TOOLS)
+    places = list(_places("bin"))
+    for folder, found_via in places:
+        path = folder / name
+        if path.is_file() and os.access(path, os.X_OK):
+            return path, found_via
+    raise _missing(name, places, _REMEDIES[name])
+
+
+def locate_nvrtc() -> tuple[Path, str]:
+    """Return the path of the NVRTC library and how it was found.
+
+    Raises:
+        MissingError: it is not on this machine (there is none for macOS, and ptxlab looks for none on
+            native Windows).
+
+    """
+    places = list(_places("lib"))
+    for folder, found_via in places:
+        # The shortest name is the soname (libnvrtc.so.13); longer ones are what it links to.
+        names = sorted(folder.glob("libnvrtc.so.1[3-9]*"), key=lambda path: (len(path.name), path.name))
+        if names:
+            return names[0], found_via
+    raise _missing("libnvrtc.so", places, _NVRTC_REMEDY)
+
+
+def cuda_include_folders() -> list[Path]:
+    """Return CUDA's own header folders, the runtime's and CCCL's, or [] where there are none.
+
+    A folder that has mma.h and what it includes is preferred: some pip packages bring the runtime alone.
+    """
+    found = [folder for folder, _ in _places("include") if (folder / "cuda_fp16.h").is_file()]
+    found.sort(key=lambda folder: not (folder / "crt" / "mma.h").is_file())
+    return [path for root in found[:1] for path in (root, root / "cccl") if path.is_dir()]
+
+
+def header_places() -> list[Path]:
+    """Return every folder that cuda_include_folders() looks at, for a message."""
+    return [folder for folder, _ in _places("include")]
+
+
+def file_identity(path: Path) -> str:
+    """Return what tells one version of an installed file from another: its place, size and time.
+
+    This stands for a compiler's version in cache keys, because asking the compiler would mean loading it.
+    """
+    stat = path.stat()
+    return f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+
+
+def run_tool(
+    tool: Tool | Path,
+    args: Sequence[str | Path],
+    *,
+    timeout: float = 300.0,
+    check: bool = True,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end and return what it printed.
+
+    A tool that runs too long is killed together with all that it started.
+
+    Args:
+        tool: what to run.
+        args: its arguments.
+        timeout: seconds.
+        check: raise when the exit code is not 0.
+        env: the environment, or None for this process' own.
+
+    Raises:
+        ToolError: it took too long, or it failed (with the tool's own words).
+        MissingError: it cannot be started.
+
+    """
+    path = tool.path if isinstance(tool, Tool) else tool
+    command = [str(path), *map(str, args)]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            env=env,
+        )
+    except OSError as error:
+        raise MissingError(f"{path} does not start: {error.strerror}") from error
+    with process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _kill_group(process)
+            raise ToolError(f"{path.name} did not finish within {timeout:g} s", code="tool-timeout") from None
+        except BaseException:
+            _kill_group(process)
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check and done.returncode:
+        raise ToolError(f"{path.name} failed with {_ending(done.returncode)}: {_own_words(done)}")
+    return done
+
+
+def version_mismatch() -> str | None:
+    """Return a warning if ptxas is older than NVRTC, so that it may not read NVRTC's PTX; None if not.
+
+    Raises:
+        MissingError: one of the two is not here.
+
+    """
+    from ptxlab.toolchain.nvrtc import nvrtc_version
+
+    ptxas, nvrtc = find_tool("ptxas"), nvrtc_version()
+    if ptxas.version[:2] >= nvrtc[:2]:
+        return None
+    return (
+        f"ptxas {ptxas.version_text} ({ptxas.path}) is older than NVRTC {'.'.join(map(str, nvrtc))}: "
+        f"it does not assemble the PTX that NVRTC writes; {_REMEDIES['ptxas']}"
+    )
+
+
+def _places(kind: str) -> Iterator[tuple[Path, str]]:
+    """Yield the folders that may hold binaries ("bin"), libraries ("lib") or headers ("include")."""
+    for entry in dict.fromkeys(sys.path):
+        yield from ((root / kind, "pip") for root in _newest(Path(entry or "."), "nvidia/cu[0-9]*"))
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(name):
+            yield from _with_lib64(Path(os.environ[name]), kind, name)
+    variable = {"bin": "PATH", "lib": "LD_LIBRARY_PATH"}.get(kind, "")
+    for entry in os.environ.get(variable, "").split(os.pathsep):
+        if entry:
+            yield Path(entry), variable
+    yield from _with_lib64(Path(sys.prefix), kind, "prefix")
+    for root in _newest(Path("/usr/local"), "cuda*"):
+        yield from _with_lib64(root, kind, "system")
+    yield from _system_extras(kind)
+
+
+def _with_lib64(root: Path, kind: str, found_via: str) -> Iterator[tuple[Path, str]]:
+    for name in ("lib64", "lib") if kind == "lib" else (kind,):
+        yield root / name, found_via
+
+
+def _system_extras(kind: str) -> Iterator[tuple[Path, str]]:
+    """Yield where Linux distributions and the Nsight Compute installer put things."""
+    if kind == "bin":
+        yield from ((root, "system") for root in _newest(Path("/opt/nvidia/nsight-compute"), "[0-9]*"))
+    if kind == "lib":
+        yield from ((root, "system") for root in sorted(Path("/usr/lib").glob("*-linux-gnu")))
+    if kind == "include":
+        yield Path("/usr/include"), "system"
+
+
+def _newest(folder: Path, pattern: str) -> list[Path]:
+    """Return the matching folders, the highest version first."""
+    found: Iterable[Path] = folder.glob(pattern) if folder.is_dir() else ()
+    return sorted(found, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)], reverse=True)
+
+
+def _missing(name: str, places: Iterable[tuple[Path, str]], remedy: str) -> MissingError:
+    if not sys.platform.startswith("linux"):
+        remedy = "NVIDIA's compilers are packaged for Linux; on Windows use WSL2"
+    looked = ", ".join(dict.fromkeys(found_via for _, found_via in places))
+    return MissingError(f"{name} is not on this machine (looked in: {looked})", remedy, code="no-tool")
+
+
+def _version_of(path: Path) -> tuple[int, ...]:
+    done = run_tool(path, ["--version"], timeout=30.0, check=False)
+    match = _RELEASE.search(done.stdout + done.stderr)
+    return tuple(int(n) for n in (match[1] or match[2]).split(".")) if match else ()
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it ended by itself in between
+        pass
+    process.wait()
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _own_words(done: subprocess.CompletedProcess[str]) -> str:
+    lines = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+    loud = [line for line in lines if re.search(r"error|fatal", line, re.IGNORECASE)]
+    return " | ".join((loud or lines)[:3]) or "it said nothing"

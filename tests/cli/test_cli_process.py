@@ -1,0 +1,140 @@
+"""The program as a process: pipes that close, disks that are full, shells that complete."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ptxlab
+from ptxlab.cli.common import save
+from ptxlab.errors import MissingError
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is a device of Linux")
+
+
+def ptxlab_to(stdout: int, *args: str, unbuffered: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with its stdout at this file descriptor."""
+    return subprocess.run(
+        [sys.executable, "-m", "ptxlab", *args],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_a_closed_pipe_is_a_quiet_end(argument: str, unbuffered: str) -> None:
+    """As in ``ptxlab ... | head -0``."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = ptxlab_to(writer, argument, unbuffered=unbuffered)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@LINUX
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told(unbuffered: str) -> None:
+    """Output that cannot be written is exit 3, not silence and not a traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = ptxlab_to(full.fileno(), "--version", unbuffered=unbuffered)
+    assert done.returncode == 3
+    assert done.stderr == "ptxlab: cannot write to stdout: No space left on device\n"
+
+
+def test_version(run_cli: Any) -> None:
+    """The same number as the package's."""
+    done = run_cli("--version")
+    assert (done.returncode, done.stdout) == (0, f"ptxlab {ptxlab.__version__}\n")
+
+
+def test_no_arguments_are_a_request_for_help(run_cli: Any) -> None:
+    """Both print the help on stdout and end with 0."""
+    bare, asked = run_cli(), run_cli("--help")
+    assert bare.returncode == asked.returncode == 0
+    assert bare.stdout == asked.stdout
+    assert "Usage: ptxlab" in bare.stdout
+
+
+def test_the_help_fits_80_columns_and_has_no_colour_in_a_pipe(run_cli: Any) -> None:
+    """It is read in pagers and logs."""
+    lines = run_cli("--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_text_that_the_encoding_lacks_is_escaped(run_cli: Any) -> None:
+    """A name with any bytes in it, on a terminal that knows ASCII alone, is no traceback."""
+    done = run_cli("prob\u00e9\udcff", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert r"\udcff" in done.stderr
+
+
+@pytest.mark.parametrize(("shell", "mark"), [("bash", "complete"), ("zsh", "compdef"), ("fish", "-c")])
+def test_shells_get_a_completion_script(run_cli: Any, shell: str, mark: str) -> None:
+    """What the user's start-up file would load."""
+    done = run_cli(env={"_PTXLAB_COMPLETE": f"source_{shell}"})
+    assert done.returncode == 0
+    assert "ptxlab" in done.stdout
+    assert mark in done.stdout
+
+
+def completions(run_cli: Any, line: str) -> list[str]:
+    """Return what bash would offer at the end of the line."""
+    words = line.split(" ")
+    env = {
+        "_PTXLAB_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = run_cli(env=env)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = done.stdout.split()
+    return found
+
+
+def test_commands_complete(run_cli: Any) -> None:
+    """A first letter is enough for the commands that begin with it."""
+    assert completions(run_cli, "ptxlab pro") == ["probe", "profile"]
+
+
+def test_probes_and_their_options_complete(run_cli: Any) -> None:
+    """Probes are found in folders, and each has options of its own."""
+    assert "ldmatrix" in completions(run_cli, "ptxlab probe ldm")
+    assert {"--num", "--json"} <= set(completions(run_cli, "ptxlab probe ldmatrix --"))
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """An old file stays as it was when the new one cannot be written."""
+    target = tmp_path / "picture.svg"
+    save(target, "first")
+    save(target, "second")
+    assert target.read_text() == "second"
+    with pytest.raises(UnicodeEncodeError):
+        save(target, "\udcff")
+    assert target.read_text() == "second"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_file_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
+    """The message holds the path and the reason."""
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "no" / "folder.svg", tmp_path / "file" / "x.svg", tmp_path):
+        with pytest.raises(MissingError, match="cannot write") as caught:
+            save(target, "text")
+        assert caught.value.exit_code == 3
+        assert str(target) in caught.value.message
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    """``--svg /dev/null`` must not turn /dev/null into a file."""
+    save(Path(os.devnull), "text")
+    assert not Path(os.devnull).is_file()

@@ -1,0 +1,135 @@
+"""Recordings: packed arrays, staleness by digest, whole files, and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from ptxlab.assets import include_folder
+from ptxlab.errors import MissingError, ToolError
+from ptxlab.experiments import recording, registry
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.probe import Probe
+from ptxlab.experiments.unit import digest, own_sources
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from([np.uint8, np.uint32, np.float16, np.int64]),
+        arrays.array_shapes(max_dims=4, max_side=5),
+    )
+)
+def test_packing_keeps_every_bit(array: np.ndarray) -> None:
+    """Pack and unpack are inverse, through JSON, NaN payloads included."""
+    back = recording.unpack(json.loads(json.dumps(recording.pack(array))))
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Probe:
+    """A copy of a built-in probe, without recordings, that a test may change."""
+    probe = next(p for p in registry.usable_probes() if isinstance(p, Probe))
+    shutil.copytree(probe.folder, tmp_path / probe.name, ignore=shutil.ignore_patterns("recordings"))
+    probe.folder = tmp_path / probe.name
+    return probe
+
+
+@pytest.fixture
+def case(copy: Probe) -> Case:
+    """The default point."""
+    return copy.case("sm_90a")
+
+
+def save(probe: Probe, case: Case) -> Path:
+    """Record the prediction, as if a device had answered it."""
+    kept = recording.start(probe, "Test Card 1", {"driver": "0"})
+    kept.add(probe, case, probe.expected(case))
+    return recording.save(probe, kept)
+
+
+def test_a_recording_comes_back(copy: Probe, case: Case) -> None:
+    """What was saved is found again at the same point and at no other."""
+    assert save(copy, case).name == "test-card-1.json"
+    (kept,) = recording.recordings(copy)
+    assert (kept.device, kept.environment["driver"]) == ("Test Card 1", "0")
+    variant = kept.find(case)
+    assert variant is not None
+    for name, array in copy.expected(case).items():
+        assert np.array_equal(recording.unpack(variant["arrays"][name]), array)
+    assert kept.find(copy.case("sm_80")) is None
+
+
+def test_a_changed_kernel_makes_it_stale(copy: Probe, case: Case) -> None:
+    """The digest holds the kernel's source, its own headers, the macros and the architecture."""
+    save(copy, case)
+    variant = recording.recordings(copy)[0].find(case)
+    assert variant is not None
+    assert not recording.is_stale(copy, case, variant)
+    copy.source.write_text(copy.source.read_text() + "// one more line\n")
+    assert recording.is_stale(copy, case, variant)
+
+
+def test_the_digest_follows_own_headers(copy: Probe, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of ptxlab that the kernel includes is part of the digest; CUDA's are not."""
+    sources = own_sources(copy.source)
+    assert sources[0] == copy.source
+    assert any(include_folder() in path.parents for path in sources[1:])
+    before = digest(copy, case)
+    monkeypatch.setattr(copy, "macros", lambda case: {"OTHER": 1})
+    assert digest(copy, case) != before
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"schema": "other/9"}', '{"schema": "ptxlab.recording/1"}']
+)
+def test_a_damaged_file_is_named(copy: Probe, case: Case, damage: str) -> None:
+    """A recording that cannot be read is a ToolError that names the file."""
+    path = save(copy, case)
+    path.write_text(damage)
+    with pytest.raises(ToolError, match=path.name):
+        recording.recordings(copy)
+
+
+def test_damaged_data_is_found(copy: Probe, case: Case) -> None:
+    """A flipped character in packed data does not pass."""
+    path = save(copy, case)
+    text = json.loads(path.read_text())
+    packed = next(iter(next(iter(text["variants"].values()))["arrays"].values()))
+    packed["data"] = packed["data"][:40] + ("A" if packed["data"][40] != "A" else "B") + packed["data"][41:]
+    path.write_text(json.dumps(text))
+    with pytest.raises(ToolError, match="damaged"):
+        recording.recordings(copy)
+
+
+def test_too_large_is_refused(copy: Probe, case: Case) -> None:
+    """Recordings travel in the wheel: a file above the limit is not written."""
+    kept = recording.start(copy, "Test Card 1", {})
+    kept.add(copy, case, {"noise": np.random.default_rng(0).integers(0, 256, 400_000, dtype=np.uint8)})
+    with pytest.raises(ToolError, match="legal: at most 300000"):
+        recording.save(copy, kept)
+    assert not list(copy.folder.rglob("*.json"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written(copy: Probe, case: Case) -> None:
+    """The refusal names the file, and nothing is left half-written."""
+    copy.folder.chmod(0o500)
+    with pytest.raises(MissingError, match="cannot write"):
+        save(copy, case)
+
+
+def test_a_file_in_the_way(copy: Probe, case: Case) -> None:
+    """A recordings path that is no folder cannot be written either."""
+    copy.recordings.write_text("in the way")
+    with pytest.raises(MissingError, match="cannot write"):
+        save(copy, case)

@@ -1,0 +1,111 @@
+"""Experiments are found in folders; a broken one is an entry with its problem, never a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxlab.errors import ToolError, UsageError
+from ptxlab.experiments import registry
+from ptxlab.experiments.catalogue import list_record, new_record
+from ptxlab.experiments.probe import Probe
+
+BROKEN = {
+    "syntax": '"""A question?"""\ndef f(:\n',
+    "raises": '"""A question?"""\n\nraise RuntimeError("no")\n',
+    "empty": '"""A question?"""\n',
+    "imports": "import no_such_module_at_all\n",
+}
+
+
+@pytest.fixture
+def own_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's own probes, on $PTXLAB_PROBES."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    monkeypatch.setenv("PTXLAB_PROBES", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_built_in_probes_are_found() -> None:
+    """Every folder of probes/ with a probe.py is a probe of that name."""
+    for entry in registry.probe_entries():
+        assert not entry.problem
+        assert registry.find_probe(entry.name).name == entry.name
+
+
+def test_a_new_probe_is_found_and_complete(own_probes: Path) -> None:
+    """`probe new` makes a folder that is found at once and predicts something."""
+    record = new_record("mine", own_probes)
+    assert record.result["files"] == ["kernel.cu", "probe.py"]
+    probe = registry.find_probe("mine")
+    assert probe.summary.endswith("?")
+    case = probe.case("sm_90a", mask=4)
+    assert probe.expected(case)["received"].tolist() == [lane ^ 4 for lane in range(32)]
+
+
+def test_a_taken_name_is_refused(own_probes: Path) -> None:
+    """A probe of that name, a reserved word, and an existing folder are refused; nothing is overwritten."""
+    new_record("mine", own_probes)
+    kernel = own_probes / "mine" / "kernel.cu"
+    kernel.write_text("// changed")
+    for name, words in (
+        ("mine", "already"),
+        ("verify", "already"),
+        ("../up", "no name"),
+        ("9lives", "no name"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            new_record(name, own_probes)
+    assert kernel.read_text() == "// changed"
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_a_broken_probe_is_a_row(own_probes: Path, name: str) -> None:
+    """The list shows it with its problem, the others work on, and asking for it says what is wrong."""
+    folder = own_probes / name
+    folder.mkdir()
+    (folder / "probe.py").write_text(BROKEN[name])
+    rows = {row["name"]: row for row in list_record().result["probes"]}
+    assert rows[name]["problem"]
+    assert any(not row["problem"] for row in rows.values())
+    with pytest.raises(ToolError, match=str(folder / "probe.py")):
+        registry.find_probe(name)
+
+
+def test_the_line_that_fails_is_named(own_probes: Path) -> None:
+    """An exception while loading is told with the line of the user's file."""
+    folder = own_probes / "late"
+    folder.mkdir()
+    (folder / "probe.py").write_text('"""Why?"""\n\n\nraise ValueError("wrong table")\n')
+    with pytest.raises(ToolError, match="line 4: ValueError: wrong table"):
+        registry.find_probe("late")
+
+
+def test_unknown_names_have_neighbours() -> None:
+    """The refusal holds the legal names, and the hint the nearest."""
+    name = registry.probe_entries()[0].name
+    with pytest.raises(UsageError, match=f"unknown probe '{name}x'; legal: .*{name}") as caught:
+        registry.find_probe(name + "x")
+    assert caught.value.hint == f"did you mean {name}?"
+    with pytest.raises(UsageError, match="unknown stage"):
+        registry.find_stage("no-such-stage")
+
+
+def test_stages_are_found() -> None:
+    """Every folder of kernels/gemm/ with a stage.py is a stage of that name."""
+    for entry in registry.stage_entries():
+        assert registry.find_stage(entry.name).name == entry.name
+
+
+def test_options_reach_the_case() -> None:
+    """Options are attributes of the class and of the case; unknown names and values are refused."""
+    probe = next(p for p in registry.usable_probes() if isinstance(p, Probe))
+    name, first = next((n, o) for n, o in probe.options().items() if o.choices)
+    assert getattr(probe.case("sm_90a"), name) in first.choices
+    with pytest.raises(UsageError, match="legal: "):
+        probe.case("sm_90a", **{name: "nonsense"})
+    with pytest.raises(UsageError, match="unknown option"):
+        probe.case("sm_90a", no_such_option=1)

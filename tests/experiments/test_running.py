@@ -1,0 +1,123 @@
+"""Predict, run, compare: the runner, with recordings standing in for silicon."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.errors import MissingError
+from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments.probe import Arrays, Probe
+
+
+@pytest.fixture
+def probe(tmp_path: Path) -> Probe:
+    """A copy of a built-in probe without recordings."""
+    found = next(p for p in registry.usable_probes() if isinstance(p, Probe))
+    shutil.copytree(found.folder, tmp_path / found.name, ignore=shutil.ignore_patterns("recordings"))
+    found.folder = tmp_path / found.name
+    return found
+
+
+def record_of(probe: Probe, answer: Arrays) -> None:
+    """Keep an answer for the default point, as if a card had given it."""
+    kept = recording.start(probe, "Test Card", {})
+    kept.add(probe, probe.case("sm_90a"), answer)
+    recording.save(probe, kept)
+
+
+MODEL = runner.Lab("sm_90a", None, None, "no GPU in this test")
+
+
+def checks(record: Any) -> dict[str, bool]:
+    """Return each check's verdict by name."""
+    return {check["name"]: check["ok"] for check in record.checks}
+
+
+def test_without_a_recording_it_says_so(probe: Probe) -> None:
+    """No recording is a skip with the reason, never a pass."""
+    record, _ = runner.run_probe(probe, probe.case("sm_90a"), MODEL)
+    assert "recording" not in checks(record)
+    assert {"device", "recording"} <= {skip["case"] for skip in record.skipped}
+    assert record.backend == "model"
+    assert record.exit_code == 0
+
+
+def test_a_recording_that_agrees(probe: Probe) -> None:
+    """The card and the date are named."""
+    record_of(probe, probe.expected(probe.case("sm_90a")))
+    record, _ = runner.run_probe(probe, probe.case("sm_90a"), MODEL)
+    assert checks(record)["recording"]
+    assert record.result["recordings"][0]["device"] == "Test Card"
+
+
+def test_one_wrong_bit_is_found_and_named(probe: Probe) -> None:
+    """The silicon is right: a difference fails the run and names the place, both values in hex."""
+    answer = {name: array.copy() for name, array in probe.expected(probe.case("sm_90a")).items()}
+    name, array = next(iter(answer.items()))
+    array[(0,) * array.ndim] ^= np.array(1, dtype=array.dtype)
+    record_of(probe, answer)
+    record, _ = runner.run_probe(probe, probe.case("sm_90a"), MODEL)
+    assert checks(record)["recording"] is False
+    assert record.exit_code == 1
+    detail = next(check["detail"] for check in record.checks if check["name"] == "recording")
+    assert f"{name} " in detail
+    assert "differs in 1 of" in detail
+    assert "predicted 0x" in detail
+
+
+def test_a_stale_recording_proves_nothing(probe: Probe) -> None:
+    """A kernel that changed since is a skip that asks to record again."""
+    record_of(probe, probe.expected(probe.case("sm_90a")))
+    probe.source.write_text(probe.source.read_text() + "// changed\n")
+    record, _ = runner.run_probe(probe, probe.case("sm_90a"), MODEL)
+    assert "recording" not in checks(record)
+    assert any("older than the kernel" in skip["reason"] for skip in record.skipped)
+
+
+def test_verify_counts(probe: Probe) -> None:
+    """One recorded point agrees, the others are skipped with the reason."""
+    record_of(probe, probe.expected(probe.case("sm_90a")))
+    seen: list[str] = []
+    record = runner.verify([probe], MODEL, lambda what, done, total: seen.append(what), keep=False)
+    total = len(list(probe.variants("sm_90a")))
+    assert record.result["variants"] == total
+    assert (record.result["agree"], record.result["disagree"]) == (1, 0)
+    assert record.result["skipped"] == total - 1 == len(record.skipped)
+    assert len(seen) == total + 1
+
+
+def test_recording_needs_a_device(probe: Probe) -> None:
+    """--record without a GPU ends before anything runs."""
+    with pytest.raises(MissingError, match="nothing to record: no GPU in this test"):
+        runner.verify([probe], MODEL, lambda *_: None, keep=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "chip", "runs"),
+    [("sm_90a", "sm_90a", True), ("sm_90", "sm_90a", True), ("sm_80", "sm_86", True),
+     ("sm_86", "sm_80", False),
+     ("sm_80", "sm_90a", False), ("sm_100a", "sm_90a", False), ("sm_100a", "sm_103a", False),
+     ("sm_100f", "sm_103a", True), ("sm_90a", "sm_100a", False)],
+)  # fmt: skip
+def test_which_code_runs_on_which_chip(code: str, chip: str, runs: bool) -> None:
+    """Binary compatibility: within a generation upwards, `a` code on its own chip alone."""
+    assert runner.runs_on(code, chip) is runs
+
+
+def test_the_model_can_be_asked_for() -> None:
+    """--backend model never looks for a device."""
+    lab = runner.open_lab("model", None, 0, 20.0)
+    assert (lab.backend, lab.arch, lab.worker) == ("model", "sm_90a", None)
+
+
+def test_no_driver_means_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Auto falls back with the reason; device refuses with it."""
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    assert "no NVIDIA driver" in runner.open_lab("auto", "sm_80", 0, 20.0).why_no_device
+    with pytest.raises(MissingError, match="no NVIDIA driver"):
+        runner.open_lab("device", None, 0, 20.0)

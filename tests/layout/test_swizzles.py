@@ -1,0 +1,131 @@
+"""Swizzles: the XOR, its units, and the solver's answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ptxlab.errors import UsageError
+from ptxlab.layout.banks import access
+from ptxlab.layout.solver import Reads, candidates, cost, least_padding, solve
+from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
+
+swizzles = st.builds(
+    lambda bits, base, extra: Swizzle(bits, base, bits + extra),
+    st.integers(0, 4),
+    st.integers(0, 6),
+    st.integers(0, 3),
+)
+
+
+@given(swizzles)
+def test_is_its_own_inverse(swizzle: Swizzle) -> None:
+    """An XOR applied twice moves nothing, and one period maps onto itself."""
+    offsets = np.arange(4 * swizzle.period, dtype=np.int64)
+    assert np.array_equal(swizzle(swizzle(offsets)), offsets)
+    assert np.array_equal(np.sort(swizzle(offsets[: swizzle.period])), offsets[: swizzle.period])
+
+
+@pytest.mark.parametrize(("mode", "mask"), [("32B", 0x10), ("64B", 0x30), ("128B", 0x70)])
+def test_modes_are_the_hardware_xor(mode: str, mask: int) -> None:
+    """A TMA mode XORs address bits 4 and up with the bits three above, for every offset of 8 KB."""
+    swizzle = Swizzle(*MODES[mode])
+    for offset in range(8192):
+        assert swizzle(offset) == offset ^ ((offset >> 3) & mask)
+
+
+def test_32_byte_mode_looks_unswizzled_at_first() -> None:
+    """Rows of 32 bytes: 0 to 3 stay as they are, 4 to 7 exchange their two chunks."""
+    swizzle = Swizzle(*MODES["32B"])
+    chunks = [[swizzle(row * 32 + chunk * 16) % 32 // 16 for chunk in (0, 1)] for row in range(8)]
+    assert chunks == [[0, 1]] * 4 + [[1, 0]] * 4
+
+
+@pytest.mark.parametrize(
+    ("bits", "elements"), [(16, (3, 3, 3)), (32, (3, 2, 3)), (8, (3, 4, 3)), (1, (3, 7, 3))]
+)
+def test_units(bits: int, elements: tuple[int, int, int]) -> None:
+    """The 128-byte mode in elements of each size, and back."""
+    assert Swizzle(*MODES["128B"]).rescaled(8, bits).parameters == elements
+    assert parse_swizzle(",".join(map(str, elements)), bits) == Swizzle(*MODES["128B"])
+
+
+@pytest.mark.parametrize("text", ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3"])
+def test_nonsense_is_refused(text: str) -> None:
+    """The refusal holds the modes."""
+    with pytest.raises(UsageError, match="legal: none, 32B, 64B, 128B"):
+        parse_swizzle(text, 16)
+
+
+def test_bits_must_not_overlap() -> None:
+    """S below B would read the bits that the XOR changes."""
+    with pytest.raises(UsageError, match="S >= B"):
+        Swizzle(3, 3, 2)
+
+
+def ldmatrix_reads(columns: int, rows: int = 16) -> Reads:
+    """One ldmatrix.x1 for each 8x8 matrix of a row-major tile of halves."""
+    row_bytes = 2 * columns
+    instructions = tuple(
+        tuple((row + q) * row_bytes + col for q in range(8))
+        for row in range(0, rows, 8)
+        for col in range(0, row_bytes, 16)
+    )
+    return Reads(access("ldmatrix.x1"), instructions, row_bytes, rows)
+
+
+@pytest.mark.parametrize(
+    ("columns", "elements"),
+    [
+        (8, (0, 0, 0)),
+        (16, (1, 3, 3)),
+        (32, (2, 3, 3)),
+        (64, (3, 3, 3)),
+        (72, (0, 0, 0)),
+        (128, (3, 3, 4)),
+    ],
+)
+def test_smallest_clean_swizzle(columns: int, elements: tuple[int, int, int]) -> None:
+    """Least B, then M, then S."""
+    reads = ldmatrix_reads(columns)
+    found = solve(reads)
+    assert found is not None
+    assert cost(reads, found) == reads.ideal
+    assert (found.rescaled(8, 16) if found.bits else found).parameters == elements
+
+
+@pytest.mark.parametrize(
+    ("elements", "per_matrix"),
+    [("1,3,3", (1, 2, 4, 8)), ("2,3,3", (1, 1, 2, 4)), ("3,3,3", (1, 1, 1, 2)), ("3,3,4", (2, 2, 2, 1)),
+     ("2,3,4", (2, 2, 2, 2))],
+)  # fmt: skip
+def test_cost_of_given_swizzles(elements: str, per_matrix: tuple[int, ...]) -> None:
+    """Wavefronts of each 8x8 matrix on tiles of 16, 32, 64 and 128 columns of halves."""
+    swizzle = parse_swizzle(elements, 16)
+    for columns, expected in zip((16, 32, 64, 128), per_matrix, strict=True):
+        reads = ldmatrix_reads(columns)
+        assert cost(reads, swizzle) == expected * reads.ideal
+
+
+def test_the_tile_of_the_tutorials() -> None:
+    """16x64 halves read by ldmatrix: 112 conflicts as they lie, none with the solved swizzle."""
+    reads = ldmatrix_reads(64)
+    found = solve(reads)
+    assert found is not None
+    assert cost(reads, lambda offset: offset) - reads.ideal == 112
+    assert cost(reads, found) - reads.ideal == 0
+
+
+def test_padding_of_one_vector() -> None:
+    """One 16-byte vector after each row cleans a tile whose rows are a multiple of 128 bytes."""
+    assert least_padding(ldmatrix_reads(64), 16) == 16
+
+
+def test_candidates_keep_vectors_whole_and_inside() -> None:
+    """No candidate splits 16 bytes or leaves the tile."""
+    reads = ldmatrix_reads(24)
+    for swizzle in candidates(reads):
+        assert swizzle.base >= 4
+        assert {swizzle(offset) for offset in range(reads.nbytes)} == set(range(reads.nbytes))

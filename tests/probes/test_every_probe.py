@@ -1,0 +1,98 @@
+"""What every probe owes: a docstring, legal variants, a claim that holds, recordings that still fit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.probe import Probe
+from ptxlab.experiments.record import Record
+from ptxlab.experiments.unit import build_unit, kernel_name
+
+PROBES = [probe for probe in registry.usable_probes() if isinstance(probe, Probe)]
+ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
+
+
+def recorded() -> Iterator[tuple[Probe, recording.Recording, str]]:
+    """Every variant of every recording of every probe."""
+    for probe in PROBES:
+        for kept in recording.recordings(probe):
+            for name in kept.variants:
+                yield probe, kept, name
+
+
+def case_of(probe: Probe, kept: recording.Recording, name: str) -> Case:
+    """The point that a recorded variant stands for."""
+    return probe.case(name.split(" ", 1)[0], **kept.variants[name]["params"])
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_docstring_says_what_it_asks_and_how(probe: Probe) -> None:
+    """Question, method, counting convention and source."""
+    text = sys.modules[type(probe).__module__].__doc__ or ""
+    assert text.split("\n")[0].endswith("?")
+    for word in ("Method:", "Counting:", "Source:"):
+        assert word in text
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_claims_hold_on_every_architecture(probe: Probe, arch: str) -> None:
+    """Every variant compiles, and its SASS holds what the probe claims."""
+    cases = list(probe.variants(arch))
+    if not cases:
+        pytest.skip(f"{probe.name} has no variant on {arch}")
+    build = build_unit(probe, cases, arch)
+    for case in cases:
+        record = Record()
+        kernel = runner.kernel_report(build, kernel_name(probe, probe.macros(case)))
+        runner.check_sass(kernel, probe.claims(case), record)
+        assert [check for check in record.checks if not check["ok"]] == [], case.key
+        assert kernel["spill_bytes"] == 0
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_expected_has_the_shape_of_the_outputs(probe: Probe) -> None:
+    """What is predicted is what the kernel writes: names, shapes and types."""
+    for case in probe.variants("sm_90a"):
+        predicted = probe.expected(case)
+        outputs = probe.outputs(case)
+        assert predicted.keys() == outputs.keys()
+        for name, output in outputs.items():
+            assert predicted[name].shape == output.shape
+            assert predicted[name].dtype == np.dtype(output.dtype)
+            assert len(output.axes) == len(output.shape)
+
+
+@pytest.mark.parametrize(
+    ("probe", "kept", "name"),
+    list(recorded()),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_silicon_agrees(probe: Probe, kept: recording.Recording, name: str) -> None:
+    """The model equals what real silicon answered, bit for bit, and the kernel is still the one that ran.
+
+    When this fails because the kernel changed: run `ptxlab probe verify --record` on a GPU.
+    """
+    case = case_of(probe, kept, name)
+    variant = kept.find(case)
+    assert variant is not None
+    assert not recording.is_stale(probe, case, variant), "the kernel changed: record again on a GPU"
+    record = Record()
+    found = {key: recording.unpack(array) for key, array in variant["arrays"].items()}
+    runner.compare(probe, case, probe.expected(case), found, record, name="recording", other=kept.device)
+    assert record.checks[0]["ok"], record.checks[0]["detail"]
+
+
+@pytest.mark.gpu
+def test_the_device_agrees() -> None:
+    """Every variant of every probe on the GPU of this machine."""
+    with runner.open_lab("device", None, 0, 20.0) as lab:
+        record = runner.verify(PROBES, lab, lambda *_: None, keep=False)
+    assert record.result["disagree"] == 0, record.checks
+    assert record.result["agree"] == record.result["variants"] > 0

@@ -1,0 +1,204 @@
+"""How ncu may end, in the words of ncu 2025.3.1, and what becomes of each ending."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ptxlab.errors import ExitCode, MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.toolchain import ncu
+from ptxlab.toolchain.ncu import Request, Run, diagnose
+from ptxlab.toolchain.tools import Tool
+
+APP = Request(command=("./app",), metrics=("gpu__time_duration.sum",))
+
+CONNECTED = "==PROF== Connected to process 4242 (/home/user/app)\n"
+NOTHING = CONNECTED + "==PROF== Disconnected from process 4242\n==WARNING== No kernels were profiled.\n"
+PERMISSION = (
+    CONNECTED + "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU"
+    " Performance Counters on the target device 0.\n==PROF== Disconnected from process 4242\n"
+    "==WARNING== No kernels were profiled.\n"
+)
+FILTERED = NOTHING + "Available Kernels:\n\t1. gemm_tile\n\t2. fill\n"
+
+
+def stub(folder: Path, body: str) -> Tool:
+    """Return a Tool whose program is a Python script; it knows ``argv``, ``log`` and ``report``."""
+    path = folder / "ncu"
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import pathlib, sys, time\n"
+        "argv = sys.argv\n"
+        "log = pathlib.Path(argv[argv.index('--log-file') + 1])\n"
+        "report = pathlib.Path(argv[argv.index('-o') + 1])\n"
+        f"{body}\n"
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Tool("ncu", path, (2025, 3, 1), "test")
+
+
+def failure(run: Run, request: Request = APP, launches: int = 0) -> PtxlabError:
+    found = diagnose(run, launches, request)
+    assert found is not None
+    return found
+
+
+def test_a_run_that_profiled_something_has_no_failure() -> None:
+    assert diagnose(Run(0, CONNECTED), 1, APP) is None
+
+
+def test_no_permission_is_told_with_the_cures() -> None:
+    error = failure(Run(1, PERMISSION))
+    assert (error.exit_code, error.code) == (ExitCode.MISSING, "no-permission")
+    assert "SYS_ADMIN" in error.hint
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "no-counters"),
+        (
+            "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no"
+            " other tool (like DCGM) is concurrently collecting profiling data.",
+            "counters-taken",
+        ),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "driver-too-old"),
+    ],
+)
+def test_a_machine_that_cannot_profile_is_exit_3(line: str, code: str) -> None:
+    error = failure(Run(1, CONNECTED + line + "\n"))
+    assert (error.exit_code, error.code) == (ExitCode.MISSING, code)
+
+
+def test_a_filter_that_matches_nothing_names_the_kernels_that_were_launched() -> None:
+    error = failure(Run(0, FILTERED), replace(APP, kernel="gemm_tiel"))
+    assert (error.exit_code, error.code) == (ExitCode.MISSING, "nothing-profiled")
+    assert "matched 0 of the 2 kernels that ./app launched: gemm_tile, fill" in error.message
+    assert error.hint.startswith("--kernel gemm_tile")
+
+
+def test_a_launch_skip_past_the_last_launch_says_so() -> None:
+    error = failure(Run(0, NOTHING), replace(APP, skip=7))
+    assert "no kernel after the first 7" in error.message
+
+
+def test_a_program_that_launches_nothing_differs_from_one_that_never_meets_cuda() -> None:
+    idle = failure(Run(0, NOTHING))
+    assert "used CUDA but launched no kernel" in idle.message
+    stranger = failure(Run(0, "==WARNING== No kernels were profiled.\n"))
+    assert "no process that ./app started used CUDA" in stranger.message
+    assert "child processes" in stranger.hint
+
+
+def test_a_program_that_fails_is_exit_4_with_its_code_and_last_words() -> None:
+    log = CONNECTED + "==ERROR== The application returned an error code (17).\n"
+    error = failure(Run(1, log, "loading\nno such matrix: a.mtx\n"))
+    assert (error.exit_code, error.code) == (ExitCode.TOOL_FAILED, "program-failed")
+    assert error.message == "./app ended with exit code 17 under ncu: no such matrix: a.mtx"
+
+
+def test_a_program_that_fails_after_a_profiled_launch_is_a_failure_too() -> None:
+    log = CONNECTED + "==ERROR== The application returned an error code (11).\n"
+    assert "exit code 11" in failure(Run(1, log), launches=3).message
+
+
+def test_any_other_error_shows_ncus_own_words() -> None:
+    error = failure(Run(255, "==ERROR== An unknown thing happened.\n"))
+    assert error.exit_code == ExitCode.TOOL_FAILED
+    assert "exit code 255: An unknown thing happened." in error.message
+
+
+def test_the_command_line_is_independent_of_configuration_and_prints_no_values() -> None:
+    request = replace(
+        APP,
+        kernel="regex:^k$",
+        skip=2,
+        count=1,
+        section_set="full",
+        device=1,
+        required=("a__b.sum",),
+    )
+    tool = Tool("ncu", Path("/opt/ncu"), (2025, 3, 1), "test")
+    line = ncu.command_line(tool, request, Path("r.ncu-rep"), Path("r.log"))
+    assert " ".join(line) == (
+        "/opt/ncu --config-file off -f -o r.ncu-rep --log-file r.log --target-processes all"
+        " --clock-control none --metrics gpu__time_duration.sum,a__b.sum --set full -k regex:^k$"
+        " -s 2 -c 1 --devices 1 -- ./app"
+    )
+
+
+def test_metrics_that_the_chip_lacks_are_left_out_and_named(tmp_path: Path) -> None:
+    body = (
+        "names = argv[argv.index('--metrics') + 1].split(',')\n"
+        "bad = [n for n in names if n.startswith('odd')]\n"
+        "log.write_text(f'==ERROR== Failed to find metric {bad[0]}\\n' if bad else '')\n"
+        "sys.exit(1 if bad else 0)"
+    )
+    request = replace(APP, metrics=("odd__a.sum", "gpu__time_duration.sum", "odd__b.sum"))
+    outcome = ncu.collect(stub(tmp_path, body), request, tmp_path / "r.ncu-rep")
+    assert outcome.unknown == ("odd__a.sum", "odd__b.sum")
+
+
+def test_a_metric_that_the_user_named_must_exist(tmp_path: Path) -> None:
+    body = "log.write_text('==ERROR== Failed to find metric sm__odd.sum\\n'); sys.exit(1)"
+    request = replace(APP, required=("sm__odd.sum",))
+    failed = ncu.collect(stub(tmp_path, body), request, tmp_path / "r.ncu-rep").failure
+    assert isinstance(failed, UsageError)
+    assert "sm__odd.sum" in failed.message
+
+
+def test_a_hang_ends_at_the_time_limit_and_leaves_no_process(tmp_path: Path) -> None:
+    body = (
+        "import subprocess\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"pathlib.Path({str(tmp_path / 'child')!r}).write_text(str(child.pid))\n"
+        "time.sleep(60)"
+    )
+    begin = time.monotonic()
+    with pytest.raises(ToolError, match="did not finish within 1 s") as caught:
+        ncu.collect(stub(tmp_path, body), replace(APP, timeout=1), tmp_path / "r.ncu-rep")
+    assert time.monotonic() - begin < 20
+    assert "--timeout" in caught.value.hint
+    assert _ended(int((tmp_path / "child").read_text()))
+
+
+def _ended(pid: int) -> bool:
+    """Wait until the process is gone, or is a zombie that nobody has to wait for."""
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    return False
+
+
+@pytest.mark.parametrize("content", [b"", b"not a report", b"NVR\0" + bytes(400)])
+def test_an_empty_or_foreign_report_is_damaged_input(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(content)
+    with pytest.raises(ToolError, match="holds no launch"):
+        ncu.read_report(path)
+
+
+def test_a_report_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        ncu.read_report(tmp_path / "none.ncu-rep")
+
+
+def test_an_ncu_older_than_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Tool("ncu", Path("/usr/bin/ncu"), (2021, 3, 1), "PATH")
+    monkeypatch.setattr(ncu, "find_tool", lambda _: old)
+    with pytest.raises(MissingError, match=r"ncu 2021\.3\.1; needed: 2022\.4") as caught:
+        ncu.find_ncu()
+    assert caught.value.code == "ncu-too-old"
