@@ -69,7 +69,7 @@ class Group(TyperGroup):
     """Commands under one name: ``typer.Typer(cls=Group)``.
 
     It answers an unknown command with the nearest name and the whole list, and gives its commands
-    the options that all of them have.
+    what all of them have in common.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -91,21 +91,30 @@ class Group(TyperGroup):
             UsageError: the first argument is no command.
 
         """
-        name = args[0]
-        command = self.get_command(ctx, name)
+        asked = args[0]
+        if not ctx.resilient_parsing and not asked.startswith("-"):
+            known = self.list_commands(ctx)
+            if asked not in known and self.get_command(ctx, asked) is None:
+                raise unknown_name(f"{ctx.command_path} command", asked, known)
+        name, command, rest = super().resolve_command(ctx, args)
         if command is not None:
-            _add_debug(command, ctx.find_root().command)
-        elif not ctx.resilient_parsing and not name.startswith("-"):
-            raise unknown_name(f"{ctx.command_path} command", name, self.list_commands(ctx))
-        return super().resolve_command(ctx, args)
+            _equip(command, ctx.find_root().command)
+        return name, command, rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands; a long line is wrapped, where typer's own would be cut."""
+        commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in commands.items()])
 
 
-def _add_debug(command: Any, root: Any) -> None:
-    """Give --debug, which is declared once at the root, to a command and all commands under it."""
+def _equip(command: Any, root: Any) -> None:
+    """Give a command, and all under it, --debug (declared at the root) and help without panels."""
+    command.rich_markup_mode = root.rich_markup_mode
     if all(param.name != "debug" for param in command.params):
         command.params.extend(param for param in root.params if param.name == "debug")
     for child in getattr(command, "commands", {}).values():
-        _add_debug(child, root)
+        _equip(child, root)
 
 
 _command_line: list[str] = []
@@ -121,7 +130,7 @@ def set_command_line(argv: Sequence[str]) -> None:
     _command_line[:] = argv
 
 
-def emit(record: Record, *, json: bool, format: Format = Format.TABLE) -> None:  # noqa: A002
+def emit(record: Record, *, json: bool, format: Format = Format.TABLE) -> None:
     """Print the record on stdout: as the JSON document, or as the command's view of it.
 
     Failed checks are named on stderr too, so that whoever reads only the log knows why.
@@ -138,7 +147,7 @@ def emit(record: Record, *, json: bool, format: Format = Format.TABLE) -> None: 
         raise typer.Exit(int(record.exit_code))
 
 
-def print_record(record: Record, *, json: bool, format: Format) -> None:  # noqa: A002
+def print_record(record: Record, *, json: bool, format: Format) -> None:
     """Print the record on stdout, whatever its checks say."""
     from ptxlab.render.show import text_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from ptxlab.cli.common import (
     emit,
 )
 from ptxlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from ptxlab.experiments.base import Value
 
 
 class Init(StrEnum):
@@ -61,7 +64,7 @@ def register(app: typer.Typer) -> None:
     app.command("gemm")(gemm)
 
 
-def gemm(  # noqa: PLR0913 - one parameter per option is how typer declares a command
+def gemm(
     *,
     stage: StageOption = None,
     ladder: LadderFlag = False,
@@ -82,18 +85,29 @@ def gemm(  # noqa: PLR0913 - one parameter per option is how typer declares a co
     device: DeviceOption = 0,
     timeout: TimeoutOption = 20.0,
     json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,  # noqa: A002
+    format: FormatOption = Format.TABLE,
 ) -> None:
     """Multiply matrices with a stage of the ladder: checked everywhere, timed, explained."""
     if sum((stage is not None, ladder, listing)) != 1:
         raise UsageError("gemm takes one of --stage NAME, --ladder and --list", "ptxlab gemm --list")
-    from ptxlab.experiments.gemm.run import Request, list_record, open_bench, run_gemm
+    if explain and record:
+        raise UsageError("--record keeps what was measured, and --explain measures nothing")
+    from ptxlab.experiments.gemm.catalogue import list_record
+    from ptxlab.experiments.gemm.run import Request, run_gemm
     from ptxlab.render.progress import reporter
 
     if listing:
         emit(list_record(), json=json, format=format)
         return
-    options = {"m": m, "n": n, "k": k, "dtype": dtype, "acc": acc, "out": out, "layout": layout}
+    options: dict[str, Value] = {
+        "m": m,
+        "n": n,
+        "k": k,
+        "dtype": dtype,
+        "acc": acc,
+        "out": out,
+        "layout": layout,
+    }
     request = Request(
         stage=stage,
         options=options,
@@ -102,7 +116,10 @@ def gemm(  # noqa: PLR0913 - one parameter per option is how typer declares a co
         versus=vs.value,
         explain_only=explain,
         keep=record,
+        arch=arch,
+        device=device,
+        timeout=timeout,
     )
-    with open_bench(request, arch, device, timeout) as bench, reporter(quiet=json) as progress:
-        done = run_gemm(request, bench, progress)
+    with reporter(quiet=json) as progress:
+        done = run_gemm(request, progress)
     emit(done, json=json, format=format)

@@ -45,7 +45,7 @@ class _Commands(common.Group):
 
 app = typer.Typer(
     cls=_Commands,
-    rich_markup_mode=None,
+    rich_markup_mode=None,  # panels around the help would double its time, and do not fit a pipe
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -80,14 +80,13 @@ def run(argv: Sequence[str]) -> int:
     common.set_command_line(argv)
     try:
         return _reported(argv)
-    except PtxlabError as error:  # the report itself could not be printed
-        common.complain(error.message, error.hint)
-        return error.exit_code
     except BrokenPipeError:  # the reader, such as head, has what it wanted
         common.silence(sys.__stdout__)
         return ExitCode.OK
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - telling of the first failure failed, too
+        return _complain(error)
 
 
 def _reported(argv: Sequence[str]) -> int:
@@ -99,7 +98,7 @@ def _reported(argv: Sequence[str]) -> int:
             raise
         if _typed(argv, "--debug"):
             traceback.print_exception(error)
-        return _report(_as_ptxlab_error(error), argv)
+        return _report(error, argv)
 
 
 def _dispatch(argv: Sequence[str]) -> int:
@@ -116,17 +115,30 @@ def _dispatch(argv: Sequence[str]) -> int:
     return result if isinstance(result, int) else ExitCode.OK
 
 
-def _report(error: PtxlabError, argv: Sequence[str]) -> int:
+def _report(error: Exception, argv: Sequence[str]) -> int:
     """Print what was reached, or the error document, and the failure; return the exit code."""
-    if _typed(argv, "--json"):
-        from ptxlab.experiments.record import error_document
-        from ptxlab.render.show import as_json
+    failure = _as_ptxlab_error(error)
+    try:
+        if _typed(argv, "--json"):
+            from ptxlab.experiments.record import error_document
+            from ptxlab.render.show import as_json
 
-        common.write(as_json(error_document(common.command_line(), error)))
-    elif error.record is not None:
-        common.print_record(error.record, json=False, format=_typed_format(argv))
-    common.complain(error.message, error.hint)
-    return error.exit_code
+            common.write(as_json(error_document(common.command_line(), failure)))
+        elif failure.record is not None:
+            common.print_record(failure.record, json=False, format=_typed_format(argv))
+    except BrokenPipeError:
+        raise
+    except Exception:
+        _complain(failure)
+        raise
+    return _complain(failure)
+
+
+def _complain(error: Exception) -> int:
+    """Print the failure on stderr; return the exit code."""
+    failure = _as_ptxlab_error(error)
+    common.complain(failure.message, failure.hint)
+    return failure.exit_code
 
 
 def _as_ptxlab_error(error: Exception) -> PtxlabError:

@@ -19,6 +19,7 @@ from ptxlab.cli.common import (
     Group,
     JsonFlag,
     TimeoutOption,
+    command_line,
     emit,
     save,
 )
@@ -165,6 +166,7 @@ def _run(
 
     with _lab(backend, arch, device, timeout) as lab:
         done = probe_record(probe, own, lab, lane=lane, keep=record)
+    done.command = command_line()
     for path, draw in ((svg, _svg), (html, _html)):
         if path:
             save(path, draw(done))

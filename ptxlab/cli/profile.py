@@ -89,7 +89,7 @@ def profile(
     if bool(program) == bool(target):
         raise UsageError(
             "profile needs a TARGET or, after --, a program, and not both",
-            "ptxlab profile ldmatrix, or: ptxlab profile -- ./app ARGUMENTS",
+            "ptxlab profile PROBE, or: ptxlab profile -- ./app ARGUMENTS",
         )
     from ptxlab.experiments import profile as experiment
 

@@ -1,16 +1,58 @@
-"""What a launch must fulfil, checked before the driver sees it: its own answer names no cause."""
+"""What modules and launches must fulfil, checked before the driver sees them.
+
+The driver's own answer names no cause, and a cubin that ends too early makes it crash.
+"""
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 
 import numpy as np
 
 from ptxlab.device.job import Dim3, Launch, Scalar
-from ptxlab.errors import UsageError
+from ptxlab.errors import ToolError, UsageError
 
 POINTER_BYTES = 8
+
+ELF_CUDA = (190).to_bytes(2, "little")
+"""e_machine of a cubin (EM_CUDA)."""
+
+NO_BITS = 8
+"""sh_type of a section that takes no room in the file (the ELF specification)."""
+
+
+def check_cubin(name: str, cubin: bytes) -> None:
+    """Check that bytes are an ELF file for CUDA that is all there.
+
+    Raises:
+        ToolError: they are something else, or the end is missing.
+
+    """
+    if cubin[:4] != b"\x7fELF" or cubin[18:20] != ELF_CUDA:
+        raise ToolError(f"the cubin '{name}' is no cubin: no ELF file for CUDA", code="bad-cubin")
+    try:
+        whole = len(cubin) >= _elf_size(cubin)
+    except struct.error:  # even the tables of its parts are not all there
+        whole = False
+    if not whole:
+        raise ToolError(
+            f"the cubin '{name}' is damaged: after {len(cubin)} bytes the rest of it is missing",
+            "build it again; ptxlab cache clear removes what was built before",
+            code="bad-cubin",
+        )
+
+
+def _elf_size(elf: bytes) -> int:
+    """Return where the last section or table of a 64-bit ELF file ends (the ELF specification)."""
+    segments, sections = struct.unpack_from("<QQ", elf, 32)
+    segment_size, segment_count, section_size, section_count = struct.unpack_from("<4H", elf, 54)
+    ends: list[int] = [segments + segment_size * segment_count, sections + section_size * section_count]
+    for index in range(section_count):
+        kind, start, length = struct.unpack_from("<4xI16xQQ", elf, sections + index * section_size)
+        ends.append(start if kind == NO_BITS else start + length)
+    return max(ends)
 
 
 def check_arguments(launch: Launch, sizes: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ptxlab.device.job import DeviceInfo, Job, JobResult, Reply
-from ptxlab.device.presence import DRIVER_LIBRARY, has_driver
+from ptxlab.device.presence import require_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError
 
 START_SECONDS = 60.0
@@ -133,12 +133,8 @@ class Worker:
 
     def _started(self) -> _Process:
         if self._process is None:
-            if self._needs_driver and not has_driver():
-                raise MissingError(
-                    f"no NVIDIA driver here ({DRIVER_LIBRARY} cannot be loaded)",
-                    "install NVIDIA's driver, or leave the device out: --backend model",
-                    code="no-device",
-                )
+            if self._needs_driver:
+                require_driver()
             self._process = _Process(self._command)
         return self._process
 

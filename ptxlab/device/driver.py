@@ -11,6 +11,7 @@ from cuda.core._utils.cuda_utils import (
     CUDAError,
 )  # cuda.core raises it and has no public name for it
 
+from ptxlab.device.presence import require_driver
 from ptxlab.errors import DeviceError, MissingError
 
 __all__ = ["CUDAError", "checked", "device_count", "faults"]
@@ -44,9 +45,10 @@ def device_count() -> int:
     """Return how many devices there are.
 
     Raises:
-        MissingError: the driver does not start, or sees no device.
+        MissingError: there is no driver, it does not start, or it sees no device.
 
     """
+    require_driver()
     try:
         checked(driver.cuInit(0))
         return int(checked(driver.cuDeviceGetCount()))

@@ -10,7 +10,13 @@ from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, launch
 
 from ptxlab.device import cublas
-from ptxlab.device.checks import check_arguments, check_shape, grid_in_clusters, same_bits
+from ptxlab.device.checks import (
+    check_arguments,
+    check_cubin,
+    check_shape,
+    grid_in_clusters,
+    same_bits,
+)
 from ptxlab.device.clocks import Clocks, driver_version
 from ptxlab.device.driver import CUDAError, checked, device_count, faults
 from ptxlab.device.job import (
@@ -30,7 +36,7 @@ PORTABLE_CLUSTER = 8
 """Blocks of the largest cluster that runs on every chip with clusters (CUDA programming guide)."""
 
 DEFAULT_SHARED_BYTES = 48 * 1024
-"""Dynamic shared memory that a kernel gets without asking (CUDA programming guide)."""
+"""Shared memory, static and dynamic, that a block gets without asking (CUDA programming guide)."""
 
 Modules = Mapping[str, ObjectCode]
 
@@ -99,9 +105,10 @@ class CudaEngine:
             ToolError: it is damaged.
 
         """
+        check_cubin(name, cubin)
         try:
             module = ObjectCode.from_cubin(cubin, name=name)
-            _ = module.handle  # loads it
+            checked(driver.cuLibraryGetModule(module.handle))  # loads it, which else waits
         except CUDAError as error:
             if "NO_BINARY_FOR_GPU" in str(error):
                 raise MissingError(
@@ -144,13 +151,7 @@ class CudaEngine:
             raise unknown_name("module", step.module, modules)
         kernel = self._kernel(modules[step.module], step.kernel)
         check_arguments(step, [parameter.size for parameter in kernel.arguments_info])
-        shared = self._device.properties.max_shared_memory_per_block_optin
-        check_shape(
-            step,
-            threads=kernel.attributes.max_threads_per_block,
-            shared_bytes=shared - kernel.attributes.shared_size_bytes,
-        )
-        self._allow(kernel, step)
+        self._fit(kernel, step)
         config = LaunchConfig(
             grid=grid_in_clusters(step),
             cluster=step.cluster,
@@ -162,26 +163,36 @@ class CudaEngine:
         ]
         return Call(lambda stream: launch(stream, config, kernel, *values))
 
+    def _fit(self, kernel: Kernel, step: Launch) -> None:
+        """Check the sizes of a launch, and ask for what is not given without asking.
+
+        Raises:
+            UsageError: a size is more than this kernel can have on this device.
+
+        """
+        static = kernel.attributes.shared_size_bytes
+        most = self._device.properties.max_shared_memory_per_block_optin - static
+        threads = kernel.attributes.max_threads_per_block
+        check_shape(step, threads=threads, shared_bytes=most)
+        attribute = driver.CUfunction_attribute
+        if static + step.shared_bytes > DEFAULT_SHARED_BYTES:
+            # the most, since another launch of this kernel may want more than this one
+            self._set(kernel, attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+        if math.prod(step.cluster or ()) > PORTABLE_CLUSTER:
+            self._set(kernel, attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+
+    def _set(self, kernel: Kernel, attribute: driver.CUfunction_attribute, value: int) -> None:
+        device = driver.CUdevice(self._device.device_id)
+        checked(driver.cuKernelSetAttribute(attribute, value, kernel.handle, device))
+
     def _kernel(self, module: ObjectCode, name: str) -> Kernel:
         """Return a kernel of a module by its extern "C" name."""
         count = checked(driver.cuLibraryGetKernelCount(module.handle))
-        handles = checked(driver.cuLibraryEnumerateKernels(count, module.handle))
+        handles = checked(driver.cuLibraryEnumerateKernels(count, module.handle)) if count else []
         names = [checked(driver.cuKernelGetName(handle)).decode() for handle in handles]
         if name not in names:
             raise unknown_name("kernel", name, names)
         return module.get_kernel(name)
-
-    def _allow(self, kernel: Kernel, step: Launch) -> None:
-        """Ask for what is not given without asking: much shared memory, a large cluster."""
-        attribute = driver.CUfunction_attribute
-        wanted = {}
-        if step.shared_bytes > DEFAULT_SHARED_BYTES:
-            wanted[attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = step.shared_bytes
-        if math.prod(step.cluster or ()) > PORTABLE_CLUSTER:
-            wanted[attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] = 1
-        device = driver.CUdevice(self._device.device_id)
-        for name, value in wanted.items():
-            checked(driver.cuKernelSetAttribute(name, value, kernel.handle, device))
 
     def _library_call(self, gemm: CublasGemm, memory: Memory) -> Call | str:
         """Return one call of cuBLAS, or why there is none."""

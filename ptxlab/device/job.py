@@ -93,7 +93,7 @@ class Timing:
     """Time several sides against each other, interleaved sample by sample in one run.
 
     Hot (``flush_l2`` False): a sample is one replay, between two events, of a CUDA graph that holds
-    ``calls_per_sample`` calls of one side, as many as it takes to last a millisecond or more. Its
+    ``calls_per_sample`` calls of one side, as many as it takes to last 4 ms (at most 5000). Its
     milliseconds are those of the replay divided by the calls. Inputs that fit lie in the L2.
 
     Cold (``flush_l2`` True): a sample is one call between two events, after twice the L2's size or
@@ -103,7 +103,8 @@ class Timing:
         name: key into JobResult.timings.
         sides: per side its name and what one call of it is.
         samples: how many samples each side gets.
-        warmup_ms: how long all sides run before the first sample.
+        warmup_ms: how long all sides run before the first sample; an H200 under a large GEMM took
+            about a second to settle at its power limit (2026-11-29).
         flush_l2: cold instead of hot.
 
     """
@@ -111,7 +112,7 @@ class Timing:
     name: str
     sides: tuple[tuple[str, Launch | CublasGemm], ...]
     samples: int = 20
-    warmup_ms: float = 300.0
+    warmup_ms: float = 1000.0
     flush_l2: bool = False
 
 
@@ -172,8 +173,8 @@ class JobResult:
 
     Attributes:
         arrays: the bytes of each buffer that was to be downloaded.
-        damaged_canaries: one sentence for each buffer beside which something was written, its name
-            first; [] is good.
+        damaged_canaries: for each buffer beside which something was written its name, a colon and
+            where; [] is good.
         timings: per Timing step its sides.
 
     """

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 
+from ptxlab.errors import MissingError
+
 DRIVER_LIBRARY = "libcuda.so.1"
 
 
@@ -18,3 +20,13 @@ def has_driver() -> bool:
     except OSError:
         return False
     return True
+
+
+def require_driver() -> None:
+    """Raise MissingError where there is no driver."""
+    if not has_driver():
+        raise MissingError(
+            f"no NVIDIA driver here ({DRIVER_LIBRARY} cannot be loaded)",
+            "install NVIDIA's driver, or leave the device out: --backend model",
+            code="no-device",
+        )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ptxlab.device.job import DeviceInfo, Job, JobResult, Reply
-from ptxlab.errors import DeviceError, PtxlabError
+from ptxlab.errors import DeviceError, MissingError, PtxlabError
 
 
 class Engine(Protocol):
@@ -125,9 +125,16 @@ def main(arguments: Sequence[str] | None = None, make_engine: EngineMaker | None
 
 
 def _cuda_engine(device: int) -> Engine:
-    """Load CUDA, which is done here and nowhere else."""
-    from ptxlab.device.engine import CudaEngine
+    """Load CUDA, which is done here and nowhere else.
 
+    Raises:
+        MissingError: NVIDIA's Python packages are not installed, or there is no such device.
+
+    """
+    try:
+        from ptxlab.device.engine import CudaEngine
+    except ModuleNotFoundError as error:
+        raise MissingError(f"{error}", 'pip install "cuda-python>=13"') from error
     return CudaEngine(device)
 
 

@@ -7,6 +7,7 @@ names that its metrics library lists for each chip.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ Launch = Mapping[str, Any]
 """One entry of toolchain.ncu.read_report."""
 
 OPCODES = "sass__inst_executed_per_opcode"
-OPCODES_IN_FULL = "sass__inst_executed_per_opcode_with_modifier_all"
+OPCODE_THREADS = "sass__thread_inst_executed_true_per_opcode_with_modifier_all"
 WAVEFRONTS = "memory_l1_wavefronts_shared"
 IDEAL = "memory_l1_wavefronts_shared_ideal"
 EXECUTED = "inst_executed"
+TRUE_THREADS = "thread_inst_executed_true"
 
-INSTANCES = (OPCODES, OPCODES_IN_FULL, WAVEFRONTS, IDEAL, EXECUTED)
+INSTANCES = (OPCODES, OPCODE_THREADS, WAVEFRONTS, IDEAL, EXECUTED, TRUE_THREADS)
 """Metrics that are read opcode by opcode, or instruction by instruction."""
 
 TENSOR_FAMILIES = ("hmma", "imma", "dmma", "bmma", "hgmma", "igmma", "qgmma", "bgmma")
@@ -46,12 +48,29 @@ RAW_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 RAW_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(\w+)_per_issue_active\.ratio")
-STALLS = (
-    *("barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle"),
-    *("long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction"),
-    *("not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait"),
-)
-"""Why a warp may not issue; those of GH100 and its predecessors."""
+STALLS = {
+    "barrier": "for other warps of its block, at a barrier",
+    "branch_resolving": "for the target of a branch",
+    "dispatch_stall": "for the dispatcher, which was held up",
+    "drain": "for its stores to leave, so that it can end",
+    "gmma": "for its warpgroup: a wgmma fence, or operations in flight",
+    "imc_miss": "for a constant that was not in the constant cache",
+    "lg_throttle": "for room in the queue of global and local memory",
+    "long_scoreboard": "for data from global, local or texture memory",
+    "math_pipe_throttle": "for an arithmetic pipe that was busy",
+    "membar": "at a memory fence",
+    "mio_throttle": "for room in the queue of shared memory and special functions",
+    "misc": "for something else",
+    "no_instruction": "for its next instruction to be fetched",
+    "not_selected": "ready, while another warp issued",
+    "selected": "issuing",
+    "short_scoreboard": "for data from shared memory or special functions",
+    "sleeping": "asleep by its own wish",
+    "tex_throttle": "for room in the queue of the texture unit",
+    "wait": "for a fixed latency between two of its instructions",
+}
+"""Why a warp may not issue, and what that means. Source: Nsight Compute's kernel profiling guide, "Warp
+Stall Reasons", for GH100 and the chips before it."""
 
 _TENSOR_PIPE = (
     # Hopper: every type but HFMA2.MMA, which compilers also use to move constants.
@@ -87,15 +106,13 @@ _LAUNCH = (
 )
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "counts": (OPCODES, OPCODES_IN_FULL, "smsp__inst_executed.sum", *_COUNTERS.values()),
+    "counts": (
+        *(OPCODES, EXECUTED, TRUE_THREADS, "smsp__inst_executed.sum"),
+        *_COUNTERS.values(),
+    ),
     "stalls": tuple(f"smsp__average_warps_issue_stalled_{r}_per_issue_active.ratio" for r in STALLS),
     "shared": (
-        EXECUTED,
-        OPCODES_IN_FULL,
-        WAVEFRONTS,
-        IDEAL,
-        RAW_CONFLICTS,
-        RAW_WAVEFRONTS,
+        *(EXECUTED, TRUE_THREADS, OPCODE_THREADS, WAVEFRONTS, IDEAL, RAW_CONFLICTS, RAW_WAVEFRONTS),
         *(_CLASS_WAVEFRONTS.format(name) for name in SHARED_CLASSES),
     ),
     "tensor": tuple(name for way in _TENSOR_PIPE for name in way),
@@ -116,7 +133,7 @@ def metrics_of(groups: list[str]) -> tuple[str, ...]:
 def kernel_row(launch: Launch) -> dict[str, Any]:
     """Return one entry of ``result.kernels[]`` for a launch."""
     metrics = launch["metrics"]
-    tensor = tensor_percent(metrics)
+    tensor, classes = tensor_percent(metrics), shared(launch)
     row = {
         "launch_id": launch["launch_id"],
         "name": launch["name"],
@@ -125,17 +142,15 @@ def kernel_row(launch: Launch) -> dict[str, Any]:
         "block": _dim3(metrics, "block"),
         "duration_ns": metrics.get("gpu__time_duration.sum"),
         "counts": counts(launch),
-        "instructions": metrics.get("smsp__inst_executed.sum"),
+        "switched_off": switched_off_by_opcode(launch),
+        "instructions": _whole(metrics.get("smsp__inst_executed.sum")),
         "stalls": stalls(metrics),
-        "shared": shared(launch),
-        "shared_raw": {
-            "wavefronts": metrics.get(RAW_WAVEFRONTS),
-            "conflicts": metrics.get(RAW_CONFLICTS),
-        },
+        "shared": classes,
+        "shared_raw": shared_raw(metrics, classes),
         "tensor_pipe_percent": tensor,
-        "tma": {name: metrics.get(metric) for name, metric in _TMA.items()},
-        "dram_bytes": metrics.get("dram__bytes.sum"),
-        "l2_bytes": metrics.get("lts__t_bytes.sum"),
+        "tma": {name: _whole(metrics.get(metric)) for name, metric in _TMA.items()},
+        "dram_bytes": _whole(metrics.get("dram__bytes.sum")),
+        "l2_bytes": _whole(metrics.get("lts__t_bytes.sum")),
         "limits": [{"unit": "tensor pipe", "percent": tensor}]
         + [{"unit": unit, "percent": metrics.get(metric)} for unit, metric in _LIMITS.items()],
     }
@@ -157,7 +172,7 @@ def counts(launch: Launch) -> dict[str, int | None]:
     for opcode, number in executed.items():
         found[opcode.lower()] += int(number)
     always: dict[str, int | None] = {name: found.pop(name, 0) for name in FAMILIES}
-    return always | dict(sorted(found.items()))
+    return always | dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _whole(value: float | None) -> int | None:
@@ -184,7 +199,12 @@ def stalls(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
             found[match[1]] = float(value)
     total = sum(found.values())
     return [
-        {"reason": reason, "per_issue": value, "percent": 100 * value / total if total else 0.0}
+        {
+            "reason": reason,
+            "per_issue": value,
+            "percent": 100 * value / total if total else 0.0,
+            "meaning": STALLS.get(reason, ""),
+        }
         for reason, value in sorted(found.items(), key=lambda item: (-item[1], item[0]))
     ]
 
@@ -192,11 +212,10 @@ def stalls(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
 def shared(launch: Launch) -> dict[str, dict[str, Any]]:
     """Return for each class of shared-memory instruction what it cost.
 
-    ``instructions`` (executed warp instructions), ``wavefronts``, ``ideal`` and ``conflicts``,
-    which is wavefronts above the ideal. They are attributed to instructions, so nothing but the
-    class itself is in them. ``source`` says how the ideal was got: "per instruction" as ncu
-    computes it from the addresses, or "per opcode": the least that a full warp of that opcode
-    takes.
+    ``instructions`` (warp instructions that ran in at least one thread), ``wavefronts``, ``ideal`` and
+    ``conflicts``, which is wavefronts above the ideal. They are attributed to instructions, so nothing but
+    the class itself is in them. ``source`` says how the ideal was got: "per instruction" as ncu computes it
+    from the addresses, or "per opcode": the least that a full warp of that opcode takes.
     """
     rows = _per_instruction(launch)
     return rows if rows is not None else _per_class(launch)
@@ -206,45 +225,82 @@ def _per_instruction(launch: Launch) -> dict[str, dict[str, Any]] | None:
     wavefronts, ideal = _per_key(launch, WAVEFRONTS), _per_key(launch, IDEAL)
     if wavefronts is None or ideal is None:
         return None
-    executed = _per_key(launch, EXECUTED) or {}
-    rows = {name: _row(0, 0, 0, "per instruction") for name in SHARED_CLASSES}
+    executed, off = _per_key(launch, EXECUTED) or {}, switched_off(launch) or {}
+    totals = dict.fromkeys(SHARED_CLASSES, (0, 0, 0))
     for pc, text in launch["sass"].items():
-        name = shared_class(opcode_of(text))
-        cost = wavefronts.get(pc, 0)
-        if name in SHARED_CLASSES or cost:
-            old = rows.setdefault(name, _row(0, 0, 0, "per instruction"))
-            rows[name] = _row(
-                old["instructions"] + int(executed.get(pc, 0)),
-                old["wavefronts"] + int(cost),
-                old["ideal"] + int(ideal.get(pc, 0)),
-                "per instruction",
-            )
-    return rows
+        opcode = opcode_of(text)
+        if opcode.partition(".")[0] in SHARED_CLASSES.values() or wavefronts.get(pc):
+            name = shared_class(opcode)
+            ran, cost, least = totals.get(name, (0, 0, 0))
+            ran += int(executed.get(pc, 0) - off.get(pc, 0))
+            totals[name] = ran, cost + int(wavefronts.get(pc, 0)), least + int(ideal.get(pc, 0))
+    return {name: _row(n, cost, least, "per instruction") for name, (n, cost, least) in totals.items()}
+
+
+def switched_off(launch: Launch) -> dict[Any, float] | None:
+    """Return by program counter how often an instruction ran with its predicate false in every thread.
+
+    Compilers insert such instructions: on Hopper three ``@!PT LDS RZ, [RZ]`` before each cp.async.
+    """
+    executed, threads = _per_key(launch, EXECUTED), _per_key(launch, TRUE_THREADS)
+    if executed is None or threads is None:
+        return None
+    return {pc: number for pc, number in executed.items() if number and not threads.get(pc)}
+
+
+def switched_off_by_opcode(launch: Launch) -> dict[str, int] | None:
+    """Return the counts of switched_off by opcode in lower case, as counts() has them."""
+    off = switched_off(launch)
+    if off is None:
+        return None
+    found: dict[str, int] = defaultdict(int)
+    for pc, number in off.items():
+        found[opcode_of(launch["sass"][pc]).partition(".")[0].lower()] += int(number)
+    return dict(found)
 
 
 def _per_class(launch: Launch) -> dict[str, dict[str, Any]]:
-    executed = _per_key(launch, OPCODES_IN_FULL)
+    """Return the rows from counters by class. The ideal is that of full warps: their threads over 32."""
+    threads = _per_key(launch, OPCODE_THREADS)
     rows = {}
     for name in SHARED_CLASSES:
         wavefronts = _whole(launch["metrics"].get(_CLASS_WAVEFRONTS.format(name)))
-        if executed is None:
+        if threads is None:
             rows[name] = _row(None, wavefronts, None, "per opcode")
             continue
-        own = {op: int(n) for op, n in executed.items() if shared_class(op) == name}
-        ideal = sum(number * ideal_wavefronts(op) for op, number in own.items())
-        rows[name] = _row(sum(own.values()), wavefronts, ideal, "per opcode")
+        warps = {op: math.ceil(n / 32) for op, n in threads.items() if shared_class(op) == name}
+        ideal = sum(number * ideal_wavefronts(op) for op, number in warps.items())
+        rows[name] = _row(sum(warps.values()), wavefronts, ideal, "per opcode")
     return rows
 
 
 def _row(instructions: int | None, wavefronts: int | None, ideal: int | None, source: str) -> dict[str, Any]:
-    known = wavefronts is not None and ideal is not None
-    conflicts = max(0, wavefronts - ideal) if known else None  # type: ignore[operator]
     return {
         "instructions": instructions,
         "wavefronts": wavefronts,
         "ideal": ideal,
-        "conflicts": conflicts,
+        "conflicts": _excess(wavefronts, ideal),
         "source": source,
+    }
+
+
+def _excess(value: int | None, floor: int | None) -> int | None:
+    """Return how far the value lies above the floor: 0 below it, None where one of them is unknown."""
+    return None if value is None or floor is None else max(0, value - floor)
+
+
+def shared_raw(metrics: Mapping[str, Any], classes: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the L1's own counters for shared memory, and how many of its conflicts are not the banks'.
+
+    The conflict counter also counts waits for the data path that global loads and stores share with shared
+    memory; what no instruction's own wavefronts account for is of that kind.
+    """
+    conflicts = _whole(metrics.get(RAW_CONFLICTS))
+    own = [each["conflicts"] for each in classes.values()]
+    return {
+        "wavefronts": _whole(metrics.get(RAW_WAVEFRONTS)),
+        "conflicts": conflicts,
+        "not_bank_conflicts": _excess(conflicts, None if None in own else sum(own)),
     }
 
 

@@ -37,7 +37,8 @@ CLAIMS = {"STG": 1}
 BLOCKS, THREADS = 4, 128
 
 OK, MISSING, ABSENT, WARNING, BROKEN = "ok", "missing", "absent", "warning", "broken"
-"""Status of a part: MISSING is needed even without a GPU, ABSENT only adds to what can be done."""
+"""Status of a part: MISSING is needed even without a GPU, ABSENT only adds to what can be done, WARNING
+works less well than it could, BROKEN is there and fails."""
 
 NEEDED_TOOLS = ("ptxas", "nvdisasm", "cuobjdump")
 
@@ -87,7 +88,7 @@ def doctor(arch: str | None, device: int, timeout: float) -> Record:
     if arch is not None:
         parse_arch(arch)
     with Worker(device=device, timeout=timeout) as worker:
-        info, device_row = _device(worker)
+        info, device_row = _device(worker, named=device != 0)
         record = Record(backend="device" if info else "model", arch=arch or _arch_of(info))
         record.environment = environment(device=vars(info) if info else None)
         rows = [*_parts(), device_row]
@@ -98,6 +99,9 @@ def doctor(arch: str | None, device: int, timeout: float) -> Record:
                 {**vars(each), "value": os.environ.get(each.name)} for each in VARIABLES
             ],
         }
+        for row in rows:
+            if row["status"] == BROKEN:
+                record.check(row["name"], ok=False, detail=row["hint"])
         _examine(record, worker if info else None, device_row["hint"])
     missing = [row for row in rows if row["status"] == MISSING]
     if missing:
@@ -182,12 +186,15 @@ def _cache() -> dict[str, Any]:
     return _row("cache", WARNING, f"{existing} cannot be written; set PTXLAB_CACHE", path=str(folder))
 
 
-def _device(worker: Worker) -> tuple[DeviceInfo | None, dict[str, Any]]:
-    """Return the device, and its row: the driver's version and the device's name."""
+def _device(worker: Worker, *, named: bool) -> tuple[DeviceInfo | None, dict[str, Any]]:
+    """Return the device, and its row: the driver's version and the device's name.
+
+    A device that the user named must be there.
+    """
     try:
         info = worker.info()
     except MissingError as error:
-        return None, _row("device", ABSENT, error.message)
+        return None, _row("device", MISSING if named else ABSENT, error.message)
     except PtxlabError as error:
         return None, _row("device", BROKEN, error.message)
     return info, _row("device", OK, version=info.driver, found_via=info.name)

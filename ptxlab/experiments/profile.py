@@ -87,7 +87,7 @@ def profile_target(
 
     """
     if target.endswith(ncu.SUFFIX):
-        return profile_report(Path(target))
+        return profile_report(Path(target), settings)
     experiment = find_experiment(target)
     values = values_of(experiment, options, sizes)
     lab = open_lab("auto", arch, settings.device or 0, _START_SECONDS)
@@ -116,7 +116,19 @@ def _profile_job(workload: Workload, settings: Settings, record: Record) -> Reco
             kernel=settings.kernel or f"regex:^{workload.kernel}$",
             quiet=True,
         )
-        return _run(request, settings, record)
+        _run(request, settings, record)
+    _compare(workload, record)
+    return record
+
+
+def _compare(workload: Workload, record: Record) -> None:
+    """Hold the counts that the model predicts against those that were measured."""
+    launches = [row for row in record.result["kernels"] if row["name"] == workload.kernel]
+    for name, predicted in workload.modelled.get("counts", {}).items():
+        for row in launches:
+            found = row["counts"][name]
+            detail = f"{found} executed, {predicted} predicted"
+            record.check(f"executed {name.upper()}", ok=found == predicted, detail=detail)
 
 
 def profile_command(command: Sequence[str], settings: Settings) -> Record:
@@ -136,17 +148,20 @@ def profile_command(command: Sequence[str], settings: Settings) -> Record:
     return _run(request, settings, record)
 
 
-def profile_report(path: Path) -> Record:
+def profile_report(path: Path, settings: Settings) -> Record:
     """Return the record of a report that ncu wrote before, here or elsewhere.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, or an option asks for another run.
         ToolError: it is damaged.
 
     """
+    _, named = parse_metrics(settings.metrics)
+    if replace(settings, metrics=ALL_GROUPS) != Settings():
+        raise UsageError(f"{path} is read as it is; of the options of a run only --metrics has a meaning")
     launches = ncu.read_report(path, instances=counters.INSTANCES)
-    record = Record(params={"target": str(path)}, result={"kernels": []})
-    _fill(record, launches, ())
+    record = Record(params={"target": str(path)}, result={"kernels": []}, environment=environment())
+    _fill(record, launches, named)
     return record
 
 
@@ -165,6 +180,7 @@ def _run(request: ncu.Request, settings: Settings, record: Record) -> Record:
     )
     try:
         tool = ncu.find_ncu()
+        _check_set(tool, settings.section_set)
         record.environment["ncu"] = tool.version_text
         outcome = _collect(tool, request, settings.report)
         for name in outcome.unknown:
@@ -186,6 +202,19 @@ def _fill(record: Record, launches: list[dict[str, Any]], named: Sequence[str]) 
     if launches:
         record.backend = "device"
         record.result["caveats"] = list(CAVEATS)
+        record.environment.setdefault("device", _device(launches[0]["metrics"]))
+        record.arch = record.arch or _arch(launches[0]["metrics"])
+
+
+def _device(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a report says of its device."""
+    return {"name": metrics.get("device__attribute_display_name")}
+
+
+def _arch(metrics: Mapping[str, Any]) -> str:
+    """Return the architecture of a report's device. What its kernels were compiled for is not told."""
+    numbers = [metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
+    return "" if None in numbers else "sm_{}{}".format(*numbers)
 
 
 def parse_metrics(text: str) -> tuple[list[str], tuple[str, ...]]:
@@ -208,6 +237,12 @@ def parse_metrics(text: str) -> tuple[list[str], tuple[str, ...]]:
         else:
             raise unknown_name("group of metrics", name, [ALL_GROUPS, *counters.GROUPS])
     return groups, tuple(named)
+
+
+def _check_set(tool: Tool, name: str) -> None:
+    """Refuse a set that ncu does not have: it would pass over it without a word."""
+    if name and name not in (sets := ncu.section_sets(tool)):
+        raise unknown_name("set of ncu", name, sets)
 
 
 def _check_report(report: Path | None) -> None:

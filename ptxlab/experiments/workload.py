@@ -10,6 +10,7 @@ from typing import Any
 from ptxlab.device.job import Buffer, Job
 from ptxlab.errors import UsageError, unknown_name
 from ptxlab.experiments.base import Case, Experiment, Value
+from ptxlab.experiments.counters import TENSOR_FAMILIES
 from ptxlab.experiments.gemm import GemmStage, Problem
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.stage import MODULE
@@ -34,7 +35,8 @@ class Workload:
         job: what the worker does.
         kernel: the kernel that the job is about; its other launches prepare data.
         static: what the SASS of that kernel holds (an entry of the kernels of a sass document).
-        modelled: what the model says of the launch; its keys belong to the experiment.
+        modelled: what the model says: ``counts`` of executed instructions, ``banks`` (the wavefronts of the
+            probe's one instruction), ``demands`` (what a GEMM takes of each resource), where it knows them.
 
     """
 
@@ -131,5 +133,9 @@ def _stage(stage: GemmStage, case: Case) -> Workload:
         buffers=(*check.inputs(), Buffer("c", problem.c.nbytes)),
         steps=(*check.fills(), stage.launch(case)),
     )
-    modelled = {"mma_m16n8k16": stage.mma_count(case), "demands": stage.demands(case)}
-    return Workload(job, kernel, kernel_report(build, kernel), modelled)
+    static = kernel_report(build, kernel)
+    modelled: dict[str, Any] = {"demands": stage.demands(case)}
+    tensor = [op for op in static["counts"] if op.partition(".")[0].lower() in TENSOR_FAMILIES]
+    if all(op.startswith("HMMA.16816") for op in tensor):
+        modelled["counts"] = {"hmma": stage.mma_count(case)}
+    return Workload(job, kernel, static, modelled)

@@ -12,12 +12,13 @@ from ptxlab.render.palette import colour
 from ptxlab.render.text import grid_names, titled
 
 _MARGIN = 28
-_PICTURE_WIDTH = 1180  # matrices flow into rows of about this width
+_PICTURE_WIDTH = 1180  # a row of matrices is no wider, unless one alone is
 _GUTTER = 36  # between matrices
 _CELL_HEIGHT = 30
 _CELL_GAP = 2
 _LETTER = 7.3  # width of a monospaced letter at _FONT_SIZE
 _FONT_SIZE = 12
+_TITLE_LETTER = 12.0  # about the mean width of a letter of the picture's title
 _TITLE_HEIGHT = 28
 _NAMES_HEIGHT = 20
 _CAPTION_HEIGHT = 20
@@ -48,7 +49,7 @@ def draw(blocks: Iterable[Block]) -> str:
     title, rest = titled(blocks)
     matrices = [draw_grid(block) for block in rest if isinstance(block, Grid)]
     flow = _flow(matrices, top=_MARGIN + 40)
-    width = max(flow.width + 2 * _MARGIN, 640)
+    width = max(640, 2 * _MARGIN + max(flow.width, len(title) * _TITLE_LETTER))
     captions = _captions(rest, top=flow.height + 24, width=width)
     height = captions.height + _MARGIN - 8
     return (
@@ -104,17 +105,21 @@ def _cell(spot: tuple[float, float, float], text: str, number: int | None, tip: 
 
 
 def _flow(drawings: Sequence[Drawing], top: float) -> Drawing:
-    """Return the drawings side by side, in as many rows as the picture's width asks for."""
-    x, y, row_height, widest = float(_MARGIN), top, 0.0, 0.0
+    """Return the drawings side by side, in rows of equal length that are no wider than a picture."""
+    step = max((drawing.width for drawing in drawings), default=1) + _GUTTER
+    fit = max(1, int((_PICTURE_WIDTH - 2 * _MARGIN + _GUTTER) // step))
+    rows = -(-len(drawings) // fit)
+    across = -(-len(drawings) // max(1, rows))
+    y, widest = top, 0.0
     parts = []
-    for drawing in drawings:
-        if x > _MARGIN and x + drawing.width > _PICTURE_WIDTH - _MARGIN:
-            x, y, row_height = float(_MARGIN), y + row_height + _GUTTER, 0.0
-        parts.append(f'<g transform="translate({x:.1f},{y:.1f})">\n{drawing.body}</g>\n')
-        x += drawing.width + _GUTTER
-        widest = max(widest, x - _GUTTER - _MARGIN)
-        row_height = max(row_height, drawing.height)
-    return Drawing(widest, y + row_height, "".join(parts))
+    for first in range(0, len(drawings), max(1, across)):
+        row = drawings[first : first + across]
+        for column, drawing in enumerate(row):
+            x = _MARGIN + column * step
+            parts.append(f'<g transform="translate({x:.1f},{y:.1f})">\n{drawing.body}</g>\n')
+        widest = max(widest, len(row) * step - _GUTTER)
+        y += max(drawing.height for drawing in row) + _GUTTER
+    return Drawing(widest, y - _GUTTER, "".join(parts))
 
 
 def _captions(blocks: Iterable[Block], top: float, width: float) -> Drawing:

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from rich import box
 from rich.columns import Columns
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
@@ -58,18 +58,13 @@ def _drawn(block: Block) -> RenderableType:
     """Return the block as rich draws it."""
     if isinstance(block, Text):
         return RichText(block.text, style=_STYLES[block.style])
-    return _table(block) if isinstance(block, Table) else _grid(block)
+    body = _table(block) if isinstance(block, Table) else _grid(block)
+    return Group(RichText(block.title, style="bold"), body) if block.title else body
 
 
 def _table(table: Table) -> RichTable:
     """Return a table; lanes carry their colours."""
-    drawn = RichTable(
-        title=table.title or None,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-    )
+    drawn = RichTable(box=box.SIMPLE_HEAD, show_edge=False)
     for number, name in enumerate(table.columns):
         drawn.add_column(
             RichText(name),
@@ -92,14 +87,7 @@ def _grid(grid: Grid) -> RichTable:
     row_names, column_names = grid_names(grid)
     width = max((len(text) for row in grid.cells for text in row), default=0)
     width = max(width, *(len(name) for name in column_names)) + 2
-    drawn = RichTable(
-        title=grid.title or None,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        padding=0,
-        header_style="dim",
-    )
+    drawn = RichTable(box=None, padding=0, header_style="dim")
     drawn.add_column("", justify="right", style="dim", no_wrap=True)
     for name in column_names:
         drawn.add_column(RichText(name.center(width)), no_wrap=True)

@@ -16,9 +16,11 @@ INSTRUCTION_BYTES = 16
 """The size of an instruction since Volta (sm_70)."""
 
 TENSOR_FAMILIES = frozenset(
-    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA")  # mma.sync, wmma
-    + ("HGMMA", "IGMMA", "QGMMA", "BGMMA")  # wgmma
-    + ("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA")  # tcgen05.mma
+    (
+        *("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA"),  # mma.sync, wmma
+        *("HGMMA", "IGMMA", "QGMMA", "BGMMA"),  # wgmma
+        *("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),  # tcgen05.mma
+    )
 )
 """What computes on the tensor cores. HFMA2.MMA does not: its name says how it is issued, no more."""
 
@@ -52,6 +54,21 @@ class Instruction:
         if self.family not in ("BRA", "JMP") or not last.startswith("0x"):
             return None
         return int(last, 16)
+
+    @property
+    def callee(self) -> str:
+        """The name of the internal function that a call goes to, or ""."""
+        return self.operands.rpartition(",")[2].strip() if self.family == "CALL" else ""
+
+    @property
+    def calls_mma(self) -> bool:
+        """Whether this calls a routine by which ptxas emulates a tensor operation."""
+        return "__cuda_sm" in self.callee and "mma" in self.callee
+
+    @property
+    def never_runs(self) -> bool:
+        """Whether this only keeps a distance between others: its predicate is always false."""
+        return self.predicate in ("@!PT", "@!UPT")
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _blocks(lines: Sequence[Instruction], jumps: Mapping[int, Sequence[int]]) ->
         if targets or each.family in _ENDS:
             leaders.add(index + 1)
     borders = [*sorted(leaders - {len(lines)}), len(lines)]
-    blocks = [_Block(lines[start:end]) for start, end in pairwise(borders) if lines]
+    blocks = [_Block(lines[start:end]) for start, end in pairwise(borders)]
     starting = {block.lines[0].address: index for index, block in enumerate(blocks)}
     for index, block in enumerate(blocks):
         last = block.lines[-1]
@@ -154,8 +154,7 @@ def _reverse_postorder(blocks: Sequence[_Block]) -> tuple[list[int], set[int]]:
         seen.add(root)
         stack = [(root, iter(blocks[root].successors))]
         while stack:
-            index, successors = stack[-1]
-            fresh = next((each for each in successors if each not in seen), None)
+            fresh = next((each for each in stack[-1][1] if each not in seen), None)
             if fresh is None:
                 order.append(stack.pop()[0])
             else:

@@ -10,14 +10,17 @@ from ptxlab.toolchain.build import Build
 from ptxlab.toolchain.disassembler import resource_usage
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_PROPERTIES = re.compile(r"Function properties for (\S+)")
 _SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
 _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+)\s+STACK:\d+\s+SHARED:(\d+)")
 
 RESERVED_SHARED_BYTES = 1024
-"""What the system keeps of each block's shared memory from sm_90 on; cuobjdump counts it, ptxas does not."""
+"""What the system keeps of each block's shared memory from sm_90 on. cuobjdump counts it, but not in
+relocatable code (-rdc); ptxas -v does not.
+"""
+
+_ELF_EXECUTABLE = 2  # e_type of a cubin that is linked whole; relocatable code has 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,9 @@ def resources(build: Build) -> dict[str, Resources]:
     """
     if build.log:
         return from_log(build.log)
-    return from_usage(resource_usage(build.cubin, name=build.name or "kernel.cubin"), build.arch)
+    usage = resource_usage(build.cubin, name=build.name or "kernel.cubin")
+    linked = int.from_bytes(build.cubin[16:18], "little") == _ELF_EXECUTABLE
+    return from_usage(usage, RESERVED_SHARED_BYTES if linked and base_number(build.arch) >= 90 else 0)
 
 
 def from_log(log: str) -> dict[str, Resources]:
@@ -72,10 +77,15 @@ def from_log(log: str) -> dict[str, Resources]:
     return found
 
 
-def from_usage(text: str, arch: str) -> dict[str, Resources]:
-    """Return kernel -> what it uses, from what cuobjdump -res-usage prints."""
-    reserved = RESERVED_SHARED_BYTES if base_number(arch) >= 90 else 0
+def from_usage(text: str, reserved: int) -> dict[str, Resources]:
+    """Return kernel -> what it uses, from what cuobjdump -res-usage prints.
+
+    Args:
+        text: its output.
+        reserved: how many bytes of the shared memory it counts are not the kernel's own.
+
+    """
     return {
-        name: Resources(int(registers), None, max(0, int(shared) - reserved))
+        name: Resources(int(registers), None, int(shared) - reserved)
         for name, registers, shared in _USAGE.findall(text)
     }

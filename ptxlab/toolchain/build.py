@@ -10,7 +10,7 @@ from typing import Any
 
 from ptxlab.assets import include_folder
 from ptxlab.errors import UsageError
-from ptxlab.toolchain import cache, messages
+from ptxlab.toolchain import cache
 from ptxlab.toolchain.arch import DEFAULT_ARCH, arch_of_ptx, parse_arch
 from ptxlab.toolchain.includes import header_digests
 from ptxlab.toolchain.nvrtc import Compiled
@@ -51,7 +51,9 @@ class Build:
     @property
     def advisories(self) -> list[str]:
         """The advisories (C75xx): what ptxas ignored, injected or serialised."""
-        return messages.advisories(self.log)
+        from ptxlab.toolchain import messages
+
+        return messages.advisories(self.log, self.ptx)
 
     def memo(self, name: str, compute: Callable[[], Any]) -> Any:
         """Return a JSON value that depends on nothing but this build and the name, computed at most once.
@@ -129,10 +131,9 @@ def build_ptx(ptx: str, *, name: str, arch: str, options: Sequence[str] = ()) ->
         ToolError: it does not assemble; the message shows the PTX line.
 
     """
-    path, found_via = locate("ptxas")
-    identity = file_identity(path)
+    ptxas, _ = locate("ptxas")
     flags = [parse_arch(arch), *options]
-    key = cache.key_of(format=_FORMAT, source=ptx, name=name, flags=flags, compiler=[identity])
+    key = cache.key_of(format=_FORMAT, source=ptx, name=name, flags=flags, compiler=[file_identity(ptxas)])
 
     def compiler() -> tuple[Compiled, str]:
         from ptxlab.toolchain.ptxas import assemble
@@ -209,6 +210,8 @@ def _build(
         return _from_files(entry.files, entry.facts, entry.folder, cached=True, name=name)
     compiled, title = compiler()
     if not compiled.ok:
+        from ptxlab.toolchain import messages
+
         raise messages.compile_error(compiled.log, compiled.ptx, name=name, arch=arch)
     files = {_CUBIN: compiled.cubin, _PTX: compiled.ptx.encode(), _LOG: compiled.log.encode(), **kept}
     facts = {"arch": arch, "compiler": title}

@@ -9,6 +9,7 @@ grows over its limit. A cache that cannot be written costs time and a warning, n
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxlab.errors import UsageError
+from ptxlab.errors import MissingError, UsageError
 
 DEFAULT_LIMIT_MB = 512
 _MANIFEST = "manifest.json"
@@ -134,7 +135,7 @@ def store_memo(folder: Path, name: str, value: Any) -> None:
             "w", dir=folder, prefix=".memo-", delete=False, encoding="utf-8"
         ) as file:
             file.write(f"{_digest(text.encode())}\n{text}")
-        os.replace(file.name, folder / f"{name}.memo")
+        Path(file.name).replace(folder / f"{name}.memo")
     except FileNotFoundError:
         return
     except OSError as error:
@@ -156,13 +157,16 @@ def clear() -> dict[str, int]:
     """Remove every entry, and nothing that the cache did not write; return how many entries and bytes.
 
     Raises:
-        OSError: the folder cannot be changed.
+        MissingError: the folder cannot be changed.
 
     """
     entries = _entries()
     if _root().is_dir():
-        with tempfile.TemporaryDirectory(prefix=".old-", dir=cache_folder()) as scratch:
-            _root().rename(Path(scratch) / "builds")
+        try:
+            with tempfile.TemporaryDirectory(prefix=".old-", dir=cache_folder()) as scratch:
+                _root().rename(Path(scratch) / "builds")
+        except OSError as error:
+            raise MissingError(f"{cache_folder()} cannot be emptied: {error.strerror}") from error
     return {"entries": len(entries), "bytes": sum(size for _, size, _ in entries)}
 
 
@@ -185,16 +189,35 @@ def _scratch_folder() -> Iterator[Path]:
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        _delete(scratch)
+
+
+def _delete(folder: Path) -> None:
+    """Remove a folder; again if another process put a memo into it meanwhile.
+
+    What is left after that goes with a later eviction.
+    """
+    for _ in range(5):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
 
 
 def _move_into_place(scratch: Path, folder: Path) -> None:
-    try:
-        scratch.rename(folder)
-    except OSError:
-        if not (folder / _MANIFEST).is_file():
-            raise
-        # Another process was first. Its entry has the same key, hence the same contents.
+    """Rename; where another process was first, its entry is as good: the same key, the same contents.
+
+    That entry may be evicted in the same moment, so it is tried again; after that the entry is given up.
+    """
+    for _ in range(3):
+        try:
+            scratch.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if (folder / _MANIFEST).is_file():
+                return
+        else:
+            return
 
 
 def _remove(folder: Path) -> None:
@@ -213,7 +236,7 @@ def _entries() -> list[tuple[Path, int, float]]:
     found = []
     for folder in _root().glob("[0-9a-f]*"):
         try:
-            stats = [os.stat(item) for item in os.scandir(folder)]
+            stats = [file.stat() for file in folder.iterdir()]
             used = (folder / _MANIFEST).stat().st_mtime
         except OSError:
             continue  # another process removed it
@@ -229,7 +252,7 @@ def _evict(keep: Path) -> None:
     for scratch in _root().glob(".new-*"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - scratch.stat().st_mtime > _SCRATCH_LIFETIME_S:
-                shutil.rmtree(scratch, ignore_errors=True)
+                _delete(scratch)
     entries = sorted(_entries(), key=lambda entry: entry[2])
     excess = sum(size for _, size, _ in entries) - limit_bytes()
     for folder, size, _ in entries:

@@ -35,9 +35,9 @@ class Listing:
     jumps: dict[int, list[int]] = field(default_factory=dict)
 
     @property
-    def borders(self) -> dict[str, int]:
-        """Function -> its first address, for the kernel and the internal functions."""
-        return {name: at for name, at in self.labels.items() if not name.startswith(".L")}
+    def functions(self) -> dict[str, int]:
+        """Name -> first address of the kernel and of the internal functions."""
+        return {name: at for name, at in self.labels.items() if not name.startswith(".")}
 
 
 _LABEL = re.compile(r"^(\S.*):$")
@@ -59,7 +59,11 @@ def disassemble(cubin: bytes, *, name: str) -> list[Any]:
         ToolError: the cubin is damaged, or nvdisasm failed otherwise; the message is its own.
 
     """
-    document: list[Any] = json.loads(_run(find_tool("nvdisasm"), ["-json"], cubin, name))
+    text = _run(find_tool("nvdisasm"), ["-json"], cubin, name)
+    try:
+        document: list[Any] = json.loads(text)
+    except ValueError as error:
+        raise ToolError(f"nvdisasm's output for {name} is not JSON: {error}") from error
     return document
 
 
@@ -96,7 +100,7 @@ def _listing(text: str) -> Listing:
     for line in text.splitlines():
         if match := _LABEL.match(line):
             waiting.append(match[1])
-            if not match[1].startswith(".L"):
+            if not match[1].startswith("."):
                 ptx_line = None  # it is printed only where it changes, and not at a function's start
         elif match := _PTX_LINE.match(line):
             ptx_line = int(match[1])

@@ -7,8 +7,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-_INCLUDE = re.compile(r'(?:^[ \t]*#[ \t]*include|__has_include[ \t]*\()[ \t]*([<"])([^">\n]+)[">]', re.M)
-_COMPUTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[^<"\s]', re.M)
+_INCLUDE = re.compile(
+    r'(?:^[ \t]*#[ \t]*include|__has_include[ \t]*\()[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE
+)
+_COMPUTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[^<"\s]', re.MULTILINE)
 
 
 def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> dict[str, str] | None:
@@ -24,7 +26,8 @@ def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> d
         include_dirs: the folders given by -I.
 
     Returns:
-        The headers, or None if an #include names its file by a macro, so that nobody can tell.
+        The headers, or None if they cannot be told: an #include names its file by a macro, or a header
+        cannot be read.
 
     """
     found: dict[str, str] = {}
@@ -38,7 +41,10 @@ def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> d
             path = next((each / name for each in dirs if (each / name).is_file()), None)
             if path is None or str(path) in found:
                 continue
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except OSError:
+                return None  # the compiler will say what is wrong with it
             found[str(path)] = hashlib.sha256(data).hexdigest()
             waiting.append((data.decode("utf-8", errors="replace"), path.parent))
     return found

@@ -21,14 +21,24 @@ _FRONT_END = re.compile(
 _PTXAS_LINE = re.compile(r"^ptxas (?P<file>.+), line (?P<line>\d+); (?:error|fatal)\s*: (?P<text>.*)$")
 _PTXAS = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$")
 _SUMMARY = "Ptx assembly aborted due to errors"
-_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+))?")
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"')
-_ADVISORY = re.compile(r"\(C7\d{3}\)")
+_ADVISORY = re.compile(r"^.*?(\(C7\d{3}\).*)$", re.MULTILINE)
 
-_TENSOR_GENERATIONS = {"wgmma": "wgmma exists on sm_90a alone", "tcgen05": "tcgen05 exists on sm_100a"}
+_NEEDS = re.compile(r"requires \.target (sm_\w+)( or higher)?")
+_FOREIGN = re.compile(r"PTX with \.target '(\w+)' cannot be compiled for architecture")
+_REFUSED = re.compile(r"'(\w+)[^']*' (?:not supported on|cannot be compiled for)")
+_ELSEWHERE = {
+    "wgmma": "wgmma exists on sm_90a alone; use mma.sync here, or tcgen05 on sm_100a",
+    "tcgen05": "tcgen05 exists from sm_100a on; use wgmma on sm_90a, mma.sync elsewhere",
+}
+_STANDARD_HEADERS = re.compile(
+    r"cannot open source file \"(c?(?:stdint|stddef|limits|float)(?:\.h)?|type_traits|limits|utility|tuple|"
+    r"array|cmath|algorithm|atomic|concepts|bit)\""
+)
 _HOST_HEADERS = re.compile(
     r"cannot open source file \"(?:c?(?:std\w+|assert|math|string|time)(?:\.h)?|"
-    r"iostream|vector|string|random|chrono|algorithm|memory|thread|map|fstream)\""
+    r"iostream|vector|string|random|chrono|memory|thread|map|fstream)\""
 )
 _HOST_CODE = re.compile(r"host functions? (?:are|is) not allowed|identifier \"cuda[A-Z]\w*\" is undefined")
 
@@ -75,20 +85,29 @@ def compile_error(log: str, ptx: str, *, name: str, arch: str) -> CompileError:
     return CompileError(f"{message} [{arch}]", _hint(log, arch), log)
 
 
-def advisories(log: str) -> list[str]:
-    """Return the advisories (C75xx) of a log: what ptxas ignored, injected or serialised."""
-    return [line.partition(": ")[2].strip() or line for line in log.splitlines() if _ADVISORY.search(line)]
+def advisories(log: str, ptx: str) -> list[str]:
+    """Return the advisories (C75xx) of a log: what ptxas ignored, injected or serialised.
+
+    ptxas counts the lines of the PTX; where the PTX tells, the line of the source is added in brackets.
+    """
+    lines = ptx.splitlines()
+    found = []
+    for text in (match[1] for match in _ADVISORY.finditer(log)):
+        number = re.search(r"\bline (\d+)", text)
+        where = _source_of(lines, int(number[1])) if number else ""
+        found.append(f"{text} [{where}]" if where else text)
+    return found
 
 
 def _complaints(log: str, ptx: str, name: str) -> list[_Complaint]:
-    lines = log.splitlines()
+    lines, ptx_lines = log.splitlines(), ptx.splitlines()
     found = []
     for index, line in enumerate(lines):
         if match := _FRONT_END.match(line):
             shown = lines[index + 1].strip() if index + 1 < len(lines) else ""
             found.append(_Complaint(f"{match['file']}:{match['line']}", match["text"], shown))
         elif match := _PTXAS_LINE.match(line):
-            found.append(_about_ptx(match, ptx.splitlines(), name))
+            found.append(_about_ptx(match, ptx_lines, name))
         elif (match := _PTXAS.match(line)) and match["text"] != _SUMMARY:
             found.append(_Complaint("", match["text"], ""))
     if not found:
@@ -108,12 +127,19 @@ def _about_ptx(match: re.Match[str], ptx: Sequence[str], name: str) -> _Complain
 
 
 def _source_of(ptx: Sequence[str], number: int) -> str:
-    """Return "file:line" of the source that a PTX line came from, or "" if the PTX does not tell."""
-    for line in reversed(ptx[:number]):
-        if match := _LOC.match(line):
-            files = dict(found.groups() for found in map(_FILE.match, ptx) if found)
-            return f"{files[match[1]]}:{match[2]}" if match[1] in files else ""
-    return ""
+    """Return "file:line" of the source that a PTX line came from, or "" if the PTX does not tell.
+
+    What was inlined comes from two places; the line that called it is named too.
+    """
+    location = next((match for match in map(_LOC.match, reversed(ptx[:number])) if match), None)
+    if not location:
+        return ""
+    files = {match[1]: match[2] for match in map(_FILE.match, ptx) if match}
+    file, line, caller, caller_line = location.groups()
+    if file not in files:
+        return ""
+    inlined = f" (inlined at {files[caller]}:{caller_line})" if caller in files else ""
+    return f"{files[file]}:{line}{inlined}"
 
 
 def _hint(log: str, arch: str) -> str:
@@ -122,22 +148,18 @@ def _hint(log: str, arch: str) -> str:
 
 def _hint_about_arch(log: str, arch: str) -> str:
     """Return what to do when an instruction, or the whole PTX, is not for this architecture."""
-    refused = re.search(
-        r"'([\w.:]+)[^']*'?.* (?:not supported on|requires) \.target|"
-        r"'([\w.:]+)' cannot be compiled for architecture",
-        log,
-    )
-    if target := re.search(r"PTX with \.target '(\w+)' cannot be compiled for architecture", log):
-        return f"use --arch {target[1]}: PTX for {target[1]} is for that architecture alone"
-    if not refused:
+    if match := _FOREIGN.search(log):
+        return f"use --arch {match[1]}: such PTX is for that architecture alone"
+    if match := _NEEDS.search(log):
+        return f"use --arch {match[1]}{' or a newer one' if match[2] else ''}"
+    if not (match := _REFUSED.search(log)):
         return ""
-    word = (refused[1] or refused[2]).partition(".")[0]
-    fuller = f"{arch.rstrip('af')}a"
-    if word == "wgmma" and base_number(arch) != 90:
-        return "wgmma exists on sm_90a alone; use mma.sync here, or tcgen05 on sm_100a"
-    if fuller != arch and fuller in ARCHS and base_number(arch) >= 90:
-        return f"use {fuller} (and drop compute_{base_number(arch)} where it is in a list)"
-    return f"the instruction needs another architecture than {arch}: try --arch with a newer one"
+    number, fuller = base_number(arch), f"sm_{base_number(arch)}a"
+    if match[1] in _ELSEWHERE and (number != 90 if match[1] == "wgmma" else number < 100):
+        return _ELSEWHERE[match[1]]
+    if fuller in ARCHS and fuller != arch:
+        return f"use {fuller} (and drop compute_{number} where a list has it)"
+    return ""
 
 
 def _hint_about_version(log: str) -> str:
@@ -148,6 +170,9 @@ def _hint_about_version(log: str) -> str:
 
 def _hint_about_headers(log: str) -> str:
     """Return what to do about a header that was not found, and about host code."""
+    if match := _STANDARD_HEADERS.search(log):
+        name = re.sub(r"^(\w+)\.h$", r"c\1", match[1])
+        return f"NVRTC has no C++ standard library: #include <cuda/std/{name}> is there for device code"
     if _HOST_HEADERS.search(log) or _HOST_CODE.search(log):
         return (
             "NVRTC compiles device code alone, and this file has host code: move the kernel into a "

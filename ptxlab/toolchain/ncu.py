@@ -7,21 +7,23 @@ was profiled; the wording of the log is that of ncu 2025.3.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
-from ptxlab.toolchain.tools import Tool, find_tool
+from ptxlab.toolchain.tools import Tool, find_tool, run_tool
 
 MINIMUM_VERSION = (2022, 4)
 """The ncu of CUDA 12.0, the first toolkit that compiles for sm_90a."""
@@ -29,7 +31,7 @@ MINIMUM_VERSION = (2022, 4)
 SUFFIX = ".ncu-rep"
 
 _STDERR = 2
-_METRIC_LIST = re.compile(r"Failed to find metric (\S+)")
+_REFUSED_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([\w:.]*\w)")
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def command_line(tool: Tool, request: Request, report: Path, log: Path) -> list[
 def collect(tool: Tool, request: Request, report: Path, *, instances: Collection[str] = ()) -> Outcome:
     """Run a program under ncu and read the report that it leaves in the file ``report``.
 
-    A run that ncu refuses because the chip lacks some of the metrics is repeated without those.
+    ncu 2025.3 passes over metrics that the chip does not have without a word; a version that refuses to run
+    is run again without them.
 
     Args:
         tool: find_ncu().
@@ -132,20 +135,44 @@ def collect(tool: Tool, request: Request, report: Path, *, instances: Collection
         instances: metrics whose values per instruction or per opcode are wanted.
 
     Raises:
-        UsageError: a required metric does not exist.
-        ToolError: the time limit passed.
+        ToolError: the time limit passed, or ncu left a damaged report.
 
     """
-    unknown: tuple[str, ...] = ()
+    accepted = request
     while True:
         report.unlink(missing_ok=True)
-        run = _run(tool, request, report)
+        run = _run(tool, accepted, report)
         launches = _read(report, instances) if report.is_file() else []
-        missing = tuple(name for name in _METRIC_LIST.findall(run.log) if name in request.metrics)
-        unknown += missing
-        if launches or not missing:
-            return Outcome(launches, unknown, diagnose(run, len(launches), request))
-        request = replace(request, metrics=tuple(name for name in request.metrics if name not in missing))
+        refused = {name for name in _REFUSED_METRIC.findall(run.log) if name in accepted.metrics}
+        if launches or not refused:
+            break
+        kept = tuple(name for name in accepted.metrics if name not in refused)
+        accepted = replace(accepted, metrics=kept)
+    failure = diagnose(run, len(launches), request)
+    named = _absent(request.required, launches)
+    return Outcome(launches, _absent(request.metrics, launches), failure or _no_metric(named))
+
+
+def _absent(names: tuple[str, ...], launches: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the metrics that no launch has; names of groups of metrics (with a colon) cannot be told."""
+    if not launches:
+        return ()
+    found = {name for launch in launches for name in launch["metrics"]}
+    return tuple(name for name in names if name not in found and ":" not in name)
+
+
+def _no_metric(names: tuple[str, ...]) -> UsageError | None:
+    if not names:
+        return None
+    return UsageError(
+        f"ncu knows no metric '{names[0]}' for this GPU", "ncu --query-metrics lists them; mind the suffix"
+    )
+
+
+def section_sets(tool: Tool) -> list[str]:
+    """Return the names that ``--set`` takes. ncu itself passes over any other name without a word."""
+    listed = run_tool(tool, ["--list-sets"]).stdout
+    return [name for name in re.findall(r"^(\w+) +\w", listed, re.MULTILINE) if name != "Identifier"]
 
 
 @dataclass(frozen=True)
@@ -217,11 +244,9 @@ def diagnose(run: Run, launches: int, request: Request) -> PtxlabError | None:
 
 def _refusal(log: str) -> PtxlabError | None:
     """Return the error for a log in which ncu says that it may not, or cannot, read counters."""
-    unknown = _METRIC_LIST.search(log)
+    unknown = _REFUSED_METRIC.search(log)
     if unknown:
-        return UsageError(
-            f"ncu knows no metric '{unknown[1]}' for this GPU", "ncu --query-metrics lists them"
-        )
+        return _no_metric((unknown[1],))
     for each in _REFUSALS:
         if each.mark in log:
             return MissingError(each.message, each.hint, code=each.code)
@@ -269,42 +294,40 @@ _REFUSALS = (
 
 def _nothing(log: str, request: Request) -> MissingError:
     """Return the error for a program that ran well and left no launch to profile: the reason."""
-    code = "nothing-profiled"
-    kernels = _available_kernels(log)
+    message, hint = _why_nothing(_available_kernels(log), request, used_cuda="Connected to process" in log)
+    return MissingError(message, hint, code="nothing-profiled")
+
+
+def _why_nothing(others: list[str], request: Request, *, used_cuda: bool) -> tuple[str, str]:
+    """Return why nothing was profiled, and what to do.
+
+    ``others`` are the kernels that did not match the filter: ncu lists them, and only them.
+    """
     program = request.program
-    if kernels and request.kernel:
-        near = difflib.get_close_matches(request.kernel, kernels, n=1)
-        return MissingError(
-            f"the filter '{request.kernel}' matched 0 of the {len(kernels)} kernels that {program}"
-            f" launched: {', '.join(kernels)}",
-            f"--kernel {near[0] if near else kernels[0]}, or --kernel regex:PATTERN",
-            code=code,
+    if request.skip:
+        which = f"launch of '{request.kernel}'" if request.kernel else "launch"
+        return f"{program} made no {which} after the first {request.skip}", "a smaller --launch-skip"
+    if others:
+        near = difflib.get_close_matches(request.kernel, others, n=1)
+        return (
+            f"the filter '{request.kernel}' matched 0 of the {len(others)} kernels that {program} launched: "
+            f"{', '.join(others)}",
+            f"--kernel {near[0] if near else others[0]}, or --kernel regex:PATTERN",
         )
-    if kernels or request.skip:
-        return MissingError(
-            f"{program} launched no kernel after the first {request.skip}",
-            "a smaller --launch-skip",
-            code=code,
-        )
-    if "Connected to process" in log:
-        return MissingError(
-            f"{program} used CUDA but launched no kernel",
-            "run it with input that needs the GPU",
-            code=code,
-        )
-    return MissingError(
-        f"no process that {program} started used CUDA",
-        "child processes are followed, but not those that a server, ssh or docker starts, or that get"
-        " a cleared environment: profile the process that launches the kernels itself",
-        code=code,
+    if used_cuda:
+        where = "" if request.device is None else f" on device {request.device}"
+        return f"{program} used CUDA but launched no kernel{where}", "run it so that it needs the GPU"
+    return (
+        f"neither {program} nor a process that it started used CUDA",
+        "child processes are followed, but not those that a server, ssh or docker starts: profile the "
+        "process that launches the kernels itself",
     )
 
 
 def _available_kernels(log: str) -> list[str]:
-    """Return the kernels that ncu lists when its filter matched none of them."""
-    _, found, rest = log.partition("Available Kernels")
-    listed = re.findall(r"^\s*(?:==\w+==)?\s*\d+\.\s+(.+?)\s*$", rest, re.MULTILINE) if found else []
-    return list(dict.fromkeys(listed))
+    """Return the kernels that ncu lists under "Available Kernels", one a line with a number."""
+    listed = log.partition("Available Kernels")[2]
+    return list(dict.fromkeys(re.findall(r"^\s*\d+\.\s+(.+?)\s*$", listed, re.MULTILINE)))
 
 
 def _lines(log: str, kind: str) -> list[str]:
@@ -316,11 +339,10 @@ def _lines(log: str, kind: str) -> list[str]:
 def read_report(path: Path, *, instances: Collection[str] = ()) -> list[dict[str, Any]]:
     """Return one dict per launch in a report.
 
-    Each has ``launch_id`` (counted from 0 in the order of the report), ``name`` (the kernel's
-    function name), ``demangled``, ``metrics`` (name -> value, None where ncu has none), and for the
-    metrics that are asked for in ``instances`` their values one by one: ``instances`` (name -> list
-    of (key, value), where the key is an opcode or a program counter) and ``sass`` (program counter
-    -> instruction text).
+    Each has ``launch_id`` (counted from 0 in the order of the report), ``name`` (the kernel's function
+    name), ``demangled``, ``metrics`` (name -> value, None where ncu has none), and for the metrics that are
+    asked for in ``instances`` their values one by one: ``instances`` (name -> list of (key, value), where
+    the key is an opcode or a program counter) and ``sass`` (program counter -> instruction text).
 
     Raises:
         UsageError: there is no such file.
@@ -332,29 +354,54 @@ def read_report(path: Path, *, instances: Collection[str] = ()) -> list[dict[str
         raise UsageError(f"{path} does not exist")
     launches = _read(path, instances)
     if not launches:
-        raise ToolError(
-            f"{path} holds no launch: it is damaged, or no report of Nsight Compute",
-            "profile again",
-            code="damaged-report",
-        )
+        raise _damaged(path)
     return launches
 
 
+def _damaged(path: Path) -> ToolError:
+    return ToolError(
+        f"{path} is damaged, or no report of Nsight Compute", "profile again", code="damaged-report"
+    )
+
+
 def _read(path: Path, instances: Collection[str]) -> list[dict[str, Any]]:
+    """Return the launches of a report.
+
+    NVIDIA's reader answers a damaged file with fewer launches, or with launches that lack everything, and
+    with notes of its own on stderr.
+    """
     reader = _reader()
-    context = reader.load_report(str(path))  # of a damaged file it returns a context without ranges
-    ranges = [context.range_by_idx(i) for i in range(context.num_ranges())]
-    actions = [each.action_by_idx(i) for each in ranges for i in range(each.num_actions())]
-    return [
-        {
-            "launch_id": index,
-            "name": action.name(),
-            "demangled": action.name(reader.IAction.NameBase_DEMANGLED),
-            "metrics": {name: _value(action.metric_by_name(name)) for name in action.metric_names()},
-            **_instances(action, instances),
-        }
-        for index, action in enumerate(actions)
-    ]
+    with _silence():
+        context = reader.load_report(str(path))
+        ranges = [context.range_by_idx(i) for i in range(context.num_ranges())]
+        actions = [each.action_by_idx(i) for each in ranges for i in range(each.num_actions())]
+        launches = [
+            {
+                "launch_id": index,
+                "name": action.name(),
+                "demangled": action.name(reader.IAction.NameBase_DEMANGLED),
+                "metrics": {name: _value(action.metric_by_name(name)) for name in action.metric_names()},
+                **_instances(action, instances),
+            }
+            for index, action in enumerate(actions)
+        ]
+    if not all(launch["name"] and launch["metrics"] for launch in launches):
+        raise _damaged(path)
+    return launches
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Send what libraries write to stderr past Python nowhere."""
+    sys.stderr.flush()
+    kept = os.dup(_STDERR)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), _STDERR)
+        yield
+    finally:
+        os.dup2(kept, _STDERR)
+        os.close(kept)
 
 
 def _reader() -> Any:

@@ -9,6 +9,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import MissingError, ToolError
@@ -80,9 +81,9 @@ def compile_cuda(source: str, name: str, options: Sequence[str]) -> Compiled:
 
     """
     nvrtc = _nvrtc()
-    (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], []))
+    (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), os.fsencode(name), 0, [], []))
     try:
-        encoded = [option.encode() for option in options]
+        encoded = [os.fsencode(option) for option in options]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
         refused = nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION, nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION
@@ -99,13 +100,22 @@ def _nvrtc() -> Any:
     """Load the very library that locate_nvrtc() finds, since the cache key is made of it."""
     path, _ = locate_nvrtc()
     try:
-        ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+        _load(path)
         from cuda.bindings import nvrtc
+
+        _, major, minor = nvrtc.nvrtcVersion()
+        builtins = path.resolve().with_name(f"libnvrtc-builtins.so.{major}.{minor}")
+        if builtins.is_file():  # NVRTC 13.0 does not look for it beside itself
+            _load(builtins)
     except (ImportError, OSError) as error:
         raise MissingError(
             f"NVRTC at {path} cannot be used: {error}", "pip install --upgrade cuda-python", code="no-tool"
         ) from error
     return nvrtc
+
+
+def _load(library: Path) -> None:
+    ctypes.CDLL(str(library), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 
 
 def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -121,7 +131,7 @@ def _bytes(size: Callable[..., Any], read: Callable[..., Any], program: Any) -> 
     status, count = size(program)
     if int(status):
         return b""
-    buffer = b" " * count  # NVRTC writes into it in place
+    buffer: bytes = b" " * count  # NVRTC writes into it in place
     _checked(read(program, buffer))
     return buffer
 

@@ -1,5 +1,7 @@
-"""ptxas: PTX to cubin. It compiles whole programs, as NVRTC does; nvJitLink would not (it compiles
-relocatable code, which drops setmaxnreg), so that the SASS here is the SASS that NVRTC gives.
+"""ptxas: PTX to cubin.
+
+It compiles whole programs, as NVRTC does, so both give the same SASS. nvJitLink would not: it compiles
+relocatable code, which drops setmaxnreg.
 """
 
 from __future__ import annotations

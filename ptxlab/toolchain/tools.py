@@ -6,6 +6,7 @@ under a long session is seen as it is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -232,7 +233,7 @@ def _newest(folder: Path, pattern: str) -> list[Path]:
 def _missing(name: str, places: Iterable[tuple[Path, str]], remedy: str) -> MissingError:
     if not sys.platform.startswith("linux"):
         remedy = "NVIDIA's compilers are packaged for Linux; on Windows use WSL2"
-    looked = ", ".join(dict.fromkeys(found_via for _, found_via in places))
+    looked = ", ".join(dict.fromkeys(["pip", *(found_via for _, found_via in places)]))
     return MissingError(f"{name} is not on this machine (looked in: {looked})", remedy, code="no-tool")
 
 
@@ -243,10 +244,8 @@ def _version_of(path: Path) -> tuple[int, ...]:
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # it ended by itself in between
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:  # it ended by itself in between
-        pass
     process.wait()
 
 

@@ -47,6 +47,7 @@ DEEDS: dict[str, Callable[[], Record]] = {
     "disagree": lambda: judged(ok=False),
     "usage": fail(UsageError("tile '3x' is not of the form RxC", "try 16x64", code="tile")),
     "missing": fail(MissingError("no device here", record=reached())),
+    "early": fail(MissingError("no device here", record=Record())),
     "tool": fail(ToolError("ptxas failed:\n  line 3: bad\n  line 4: worse", "look at line 3")),
     "device": fail(DeviceError("the device timed out after 20 s")),
     "fault": fail(KeyError("lane")),
@@ -141,6 +142,15 @@ def test_what_was_reached_is_shown_before_the_failure(run_here: Any) -> None:
     assert reached_too["command"] == ["example", "missing", "--json"]
 
 
+def test_a_view_that_fails_hides_no_failure(run_here: Any) -> None:
+    """What was reached may be too little for the view: both failures are told, no traceback."""
+    done = run_here("example", "early")
+    lines = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (ExitCode.TOOL_FAILED, "")
+    assert lines[0] == "ptxlab: no device here"
+    assert lines[1].startswith("ptxlab: KeyError: 'sentence' (this is a fault of ptxlab)")
+
+
 def test_success_ends_with_0(run_here: Any) -> None:
     """The answer is on stdout and nothing is on stderr."""
     done = run_here("example", "succeed")
@@ -209,7 +219,7 @@ USAGE = [
     (("group",), "ptxlab group needs a command: inner, outer", "ptxlab group --help"),
     (("example", "succeed", "--tiel", "3"), "unknown ptxlab example option '--tiel'", "mean --tile?"),
     (("example", "succeed", "--format", "xml"), "'--format'", "ptxlab example --help"),
-    (("example", "succeed", "--tile"), "--tile", "ptxlab example --help"),
+    (("example", "succeed", "--tile"), "--tile", "--help"),
     (("example",), "Missing argument", "ptxlab example --help"),
     (("example", "succeed", "more"), "more", "ptxlab example --help"),
     (("--jsn",), "unknown ptxlab option '--jsn'", ""),

@@ -6,12 +6,16 @@ import math
 import pickle
 import re
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import gone
 
 from ptxlab.bench.stats import compare, median
 from ptxlab.device.client import Worker, wrapped_command
@@ -67,9 +71,11 @@ extern "C" __global__ void last_shared_word(u32* out, u32 words)
 
 extern "C" __global__ void cluster_ranks(u32* out)
 {
-    u32 rank, count;
+    u32 rank = 0, count = 0;
+#if __CUDA_ARCH__ >= 900
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+#endif
     out[2 * blockIdx.x] = rank;
     out[2 * blockIdx.x + 1] = count;
 }
@@ -134,7 +140,7 @@ def output(name: str, nbytes: int) -> Buffer:
 def still_works(worker: Worker, modules: dict[str, bytes]) -> bool:
     """Return whether the next job runs."""
     job = Job(modules, (output("out", 4),), (launch("every_other", "out"),))
-    return worker.run(job).arrays["out"].view(np.uint32).tolist() == [0]
+    return bool(worker.run(job).arrays["out"].view(np.uint32)[0] == 0)
 
 
 def test_the_device_says_what_it_is(worker: Worker) -> None:
@@ -237,6 +243,20 @@ def test_dynamic_shared_memory(worker: Worker, modules: dict[str, bytes], shared
     assert result.arrays["out"].view(np.uint32).tolist() == [42]
 
 
+def test_launches_of_one_kernel_with_different_shared_memory(
+    worker: Worker, modules: dict[str, bytes]
+) -> None:
+    """What the smaller one asks for does not take anything from the larger one."""
+    sides = tuple(
+        (str(size), launch("last_shared_word", "out", np.uint32(size // 4), shared=size))
+        for size in (90 << 10, 60 << 10, 16)
+    )
+    step = Timing("t", sides, samples=2, warmup_ms=1)
+    result = worker.run(Job(modules, (output("out", 4),), (step,)))
+    assert result.arrays["out"].view(np.uint32).tolist() == [42]
+    assert all(len(each.milliseconds) == 2 for each in result.timings["t"].values())
+
+
 def test_too_much_shared_memory_is_refused(worker: Worker, modules: dict[str, bytes]) -> None:
     """With the limit in the message."""
     limit = worker.info().shared_bytes_per_block
@@ -282,6 +302,37 @@ def test_a_kernel_that_spins_for_ever(worker: Worker, modules: dict[str, bytes])
     assert still_works(worker, modules)
 
 
+PARENT = """
+import pickle, sys
+from ptxlab.device.client import Worker
+with Worker(timeout=100) as worker:
+    print(worker._started()._process.pid, flush=True)
+    worker.run(pickle.load(open(sys.argv[1], "rb")))
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_a_parent_that_ends_leaves_no_spinning_kernel_behind(
+    modules: dict[str, bytes], tmp_path: Path, sent: signal.Signals
+) -> None:
+    """Interrupted, it kills the worker; killed, the worker sees that and ends by itself."""
+    job = Job(modules, (Buffer("flag", 4),), (launch("spin", "flag"),))
+    (tmp_path / "job").write_bytes(pickle.dumps(job))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path / "job")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(1)  # the kernel spins by now
+        assert parent.poll() is None
+        parent.send_signal(sent)
+    assert gone(pid)
+
+
 def test_what_a_kernel_prints_stays_away_from_stdout(
     worker: Worker, modules: dict[str, bytes], capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,9 +342,10 @@ def test_what_a_kernel_prints_stays_away_from_stdout(
 
 
 def test_a_damaged_cubin(worker: Worker, modules: dict[str, bytes]) -> None:
-    """Bytes that are no cubin, and a cubin that ends too early."""
-    for cubin in (b"no cubin at all" * 20, modules["m"][: len(modules["m"]) // 2]):
-        with pytest.raises(ToolError, match="the cubin 'm' does not load: CUDA_ERROR"):
+    """Bytes that are no cubin, one that ends too early (the driver crashes on it), a bare header."""
+    whole = modules["m"]
+    for cubin in (b"no cubin at all" * 20, b"", whole[: len(whole) // 2], whole[:-1], whole[:64]):
+        with pytest.raises(ToolError, match="the cubin 'm' is"):
             worker.run(Job({"m": cubin}, (), ()))
     assert still_works(worker, modules)
 
@@ -319,19 +371,19 @@ def test_timing_tells_double_work_from_equal_work(worker: Worker, modules: dict[
     sides = (("a", once), ("b", once), ("double", twice))
     samples = timed(worker, modules, 4, Timing("t", sides)).timings["t"]
     a, b, double = (samples[name] for name, _ in sides)
-    assert compare(a.milliseconds, b.milliseconds).ratio == pytest.approx(1, rel=0.01)
+    assert compare(a.milliseconds, b.milliseconds).verdict == "indistinguishable"
     comparison = compare(double.milliseconds, a.milliseconds)
     assert comparison.verdict == "slower"
     assert comparison.ratio == pytest.approx(2, rel=0.05)
 
 
 def test_a_sample_is_long_enough_and_carries_its_clock(worker: Worker, modules: dict[str, bytes]) -> None:
-    """A call of microseconds is repeated until a replay takes a millisecond."""
+    """A call of a microsecond is repeated until a replay takes milliseconds."""
     side = launch("busy", "out", np.int32(10), grid=1, block=32)
     samples = timed(worker, modules, 4, Timing("t", (("tiny", side),))).timings["t"]["tiny"]
     assert len(samples.milliseconds) == 20
     assert samples.calls_per_sample > 100
-    assert samples.calls_per_sample * median(samples.milliseconds) > 0.5
+    assert samples.calls_per_sample * median(samples.milliseconds) > 2
     assert len(samples.clock_mhz) == len(samples.power_w) == len(samples.throttle) == 20
     assert min(samples.clock_mhz) > 100
     assert min(samples.power_w) > 1
@@ -363,9 +415,7 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
 @pytest.mark.parametrize("types", sorted(LEGAL), ids="-".join)
-def test_the_baseline_computes_our_product(
-    worker: Worker, modules: dict[str, bytes], layout: str, types: tuple[str, str, str]
-) -> None:
+def test_the_baseline_computes_our_product(worker: Worker, layout: str, types: tuple[str, str, str]) -> None:
     """Every layout and type, on integers whose product is exact; or a note where there is no cuBLAS."""
     m, n, k = 64, 48, 40
     dtype, accumulate, out = types

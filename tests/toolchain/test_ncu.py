@@ -25,7 +25,7 @@ PERMISSION = (
     " Performance Counters on the target device 0.\n==PROF== Disconnected from process 4242\n"
     "==WARNING== No kernels were profiled.\n"
 )
-FILTERED = NOTHING + "Available Kernels:\n\t1. gemm_tile\n\t2. fill\n"
+FILTERED = NOTHING + "Available Kernels:\n1. gemm_tile\n2. fill\n"
 
 
 def stub(folder: Path, body: str) -> Tool:
@@ -86,15 +86,24 @@ def test_a_filter_that_matches_nothing_names_the_kernels_that_were_launched() ->
 
 def test_a_launch_skip_past_the_last_launch_says_so() -> None:
     error = failure(Run(0, NOTHING), replace(APP, skip=7))
-    assert "no kernel after the first 7" in error.message
+    assert "made no launch after the first 7" in error.message
+
+
+def test_with_a_filter_and_a_skip_the_listed_kernels_are_not_taken_for_all() -> None:
+    """What ncu lists are the kernels that do not match; the one that did was passed over."""
+    log = NOTHING + "Available Kernels:\n1. fill\n"
+    error = failure(Run(0, log), replace(APP, kernel="gemm_tile", skip=5))
+    assert "made no launch of 'gemm_tile' after the first 5" in error.message
 
 
 def test_a_program_that_launches_nothing_differs_from_one_that_never_meets_cuda() -> None:
     idle = failure(Run(0, NOTHING))
     assert "used CUDA but launched no kernel" in idle.message
     stranger = failure(Run(0, "==WARNING== No kernels were profiled.\n"))
-    assert "no process that ./app started used CUDA" in stranger.message
+    assert "neither ./app nor a process that it started used CUDA" in stranger.message
     assert "child processes" in stranger.hint
+    elsewhere = failure(Run(0, NOTHING), replace(APP, device=1))
+    assert "launched no kernel on device 1" in elsewhere.message
 
 
 def test_a_program_that_fails_is_exit_4_with_its_code_and_last_words() -> None:
@@ -134,24 +143,29 @@ def test_the_command_line_is_independent_of_configuration_and_prints_no_values()
     )
 
 
-def test_metrics_that_the_chip_lacks_are_left_out_and_named(tmp_path: Path) -> None:
+def test_a_version_that_refuses_metrics_is_run_again_without_them(tmp_path: Path) -> None:
     body = (
         "names = argv[argv.index('--metrics') + 1].split(',')\n"
         "bad = [n for n in names if n.startswith('odd')]\n"
         "log.write_text(f'==ERROR== Failed to find metric {bad[0]}\\n' if bad else '')\n"
+        f"pathlib.Path({str(tmp_path / 'asked')!r}).write_text(','.join(names))\n"
         "sys.exit(1 if bad else 0)"
     )
     request = replace(APP, metrics=("odd__a.sum", "gpu__time_duration.sum", "odd__b.sum"))
     outcome = ncu.collect(stub(tmp_path, body), request, tmp_path / "r.ncu-rep")
-    assert outcome.unknown == ("odd__a.sum", "odd__b.sum")
+    assert (tmp_path / "asked").read_text() == "gpu__time_duration.sum"
+    assert outcome.failure is not None
+    assert outcome.failure.code == "nothing-profiled"
 
 
 def test_a_metric_that_the_user_named_must_exist(tmp_path: Path) -> None:
-    body = "log.write_text('==ERROR== Failed to find metric sm__odd.sum\\n'); sys.exit(1)"
-    request = replace(APP, required=("sm__odd.sum",))
+    """In the words of ncu 2025.3.1 for a throughput without a suffix."""
+    said = "==ERROR== Failed to find metric regex:^sm__throughput\\\\.(sum|min|max|avg|pct)$\\n"
+    body = f"log.write_text('{said}'); sys.exit(9)"
+    request = replace(APP, required=("sm__throughput",))
     failed = ncu.collect(stub(tmp_path, body), request, tmp_path / "r.ncu-rep").failure
     assert isinstance(failed, UsageError)
-    assert "sm__odd.sum" in failed.message
+    assert failed.message == "ncu knows no metric 'sm__throughput' for this GPU"
 
 
 def test_a_hang_ends_at_the_time_limit_and_leaves_no_process(tmp_path: Path) -> None:
@@ -187,7 +201,7 @@ def _ended(pid: int) -> bool:
 def test_an_empty_or_foreign_report_is_damaged_input(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(content)
-    with pytest.raises(ToolError, match="holds no launch"):
+    with pytest.raises(ToolError, match="damaged, or no report"):
         ncu.read_report(path)
 
 

@@ -11,8 +11,9 @@ What one step adds to the error, float32 accumulator:
   sm_80 and 16 on sm_90, without counting on the one or two guard bits that were observed (Fasi, Higham,
   Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021; Li et al., "FTTN", 2024).
 * g = 16: at most 17 u (|S_before| + P_step) + u |S_after|.
-* g = 8, in either order of the halves: 9 u (|S_before| + P_half) + u |S_mid|, and the same from S_mid. With
-  |S_mid| <= (|S_before| + |S_after| + P_step) / 2 that is at most 14 u |S_before| + 6 u |S_after| + 14 u P_step.
+* g = 8, in either order of the halves: 9 u (|S_before| + P_half) + u |S_mid|, and the same from S_mid.
+  With |S_mid| <= (|S_before| + |S_after| + P_step) / 2 that is at most
+  14 u |S_before| + 6 u |S_after| + 14 u P_step.
 * Summed over the steps each |S| stands once as "before" and once as "after": 20 u (sum |S| + P) covers both.
 
 An f16 accumulator is also rounded once per addition; in whatever direction, that is less than 2^-10 |S|,

@@ -27,8 +27,8 @@ TILE = 64
 
 THREADS = 256
 FILL_BLOCKS = 4096
-PANEL_MACS = 2**38
-"""Multiply-adds of one launch: a fraction of a second even where float64 is slow."""
+PANEL_MACS = 2**36
+"""Multiply-adds of one launch: less than a second even where float64 is slow."""
 
 SLOWEST_MACS_PER_SECOND = 1e11
 """What any card is expected to check per second; a time limit is made of it, no estimate."""
@@ -59,9 +59,9 @@ class Check:
 
         """
         types = {name: TYPES[getattr(self.problem, name)].cuda for name in ("dtype", "acc", "out")}
-        macros = {"TYPE": types["dtype"], "ACCUMULATE": types["acc"], "OUT": types["out"]}
-        fill = {"TYPE": types["dtype"], "INIT": self.init}
-        return {FILL: _cubin(FILL, fill, arch), COMPARE: _cubin(COMPARE, macros, arch)}
+        compare: Macros = {"TYPE": types["dtype"], "ACCUMULATE": types["acc"], "OUT": types["out"]}
+        fill: Macros = {"TYPE": types["dtype"], "INIT": self.init}
+        return {FILL: _cubin(FILL, fill, arch), COMPARE: _cubin(COMPARE, compare, arch)}
 
     def inputs(self) -> tuple[Buffer, ...]:
         """Return the buffers of A and B, and of the number of infinite elements in both."""
@@ -107,9 +107,11 @@ class Check:
         limit = bound(p.k, p.acc, integers=self.init in INTEGER_INITS)
         buffers = ("a", "b", name, f"{name}.summaries", f"{name}.list", f"{name}.listed")
         sizes = (p.m, p.n, p.k, *p.a.strides, *p.b.strides, first)
-        arguments = (
-            *(*buffers, np.uint32(LISTED), *map(np.int64, sizes)),
-            *map(np.float64, (limit.unit, limit.floor, limit.exact_limit)),
+        arguments: tuple[str | np.generic, ...] = (
+            *buffers,
+            np.uint32(LISTED),
+            *(np.int64(size) for size in sizes),
+            *(np.float64(each) for each in (limit.unit, limit.floor, limit.exact_limit)),
         )
         grid = (_blocks(p.n), height, 1)
         return Launch(COMPARE, COMPARE, grid, (THREADS, 1, 1), arguments)

@@ -11,6 +11,9 @@ from ptxlab.experiments.gemm.machine import SHARED_RESERVED, Machine, Occupancy,
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
 
+FULL_PERCENT = 90
+"""Waves that are less full than this are named among what limits a stage."""
+
 
 def explain(
     stage: GemmStage, case: Case, machine: Machine | None, kernel: dict[str, Any] | None
@@ -49,8 +52,21 @@ def explain(
         result["waves"] = waves(stage.tiles(case), machine, held)
     result["bounds"] = bounds(stage, case, machine)
     if result["bounds"]:
-        result["limiter"] = _limiter(stage, result["bounds"], result["waves"])
+        result["limiter"] = _limiter(stage, case, result["bounds"], result["waves"])
     return result
+
+
+def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[int, str]:
+    """Return how many m16n8k16 instructions run in all, told from the SASS, and how that is counted.
+
+    An iteration of the innermost loop with tensor operations is one step along k, taken by every warp.
+    """
+    loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
+    counts = max(loops, key=lambda loop: int(loop["depth"]))["counts"] if loops else {}
+    in_loop = sum(n for opcode, n in counts.items() if opcode.startswith("HMMA.16816."))
+    warps, blocks, steps = stage.threads(case) // 32, stage.tiles(case), stage.steps(case)
+    total = in_loop * warps * blocks * steps
+    return total, f"{in_loop} in the loop x {warps} warps x {blocks} blocks x {steps} steps = {total}"
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:
@@ -118,22 +134,25 @@ def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any
                 "per_second": rate.per_second,
                 "milliseconds": 1e3 * seconds,
                 "tflops": flop / seconds / 1e12,
+                "at_mhz": rate.at_mhz,
                 "source": rate.source,
             }
         )
     return sorted(rows, key=lambda row: -float(row["milliseconds"]))
 
 
-def _limiter(stage: GemmStage, rows: list[dict[str, Any]], filled: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what is expected to limit the stage, in words and as the time it implies."""
+def _limiter(
+    stage: GemmStage, case: Case, rows: list[dict[str, Any]], filled: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return what is expected to limit the stage: the slowest resource, why, and how fast it permits."""
     first = rows[0]
-    sentence = f"{first['resource']}"
-    reason = stage.reasons.get(first["key"], "")
-    if filled and filled["waves"] < 1:
-        reason = f"and {filled['percent']:.0f} % of the block slots are filled; " + reason
+    reasons = [stage.reasons.get(first["key"], ""), *stage.remarks(case)]
+    if filled and filled["percent"] < FULL_PERCENT:
+        reasons.append(f"the waves of blocks are {filled['percent']:.0f} % full")
     return {
-        "resource": sentence,
-        "reason": reason,
+        "resource": first["resource"],
+        "reason": "; ".join(filter(None, reasons)),
         "milliseconds": first["milliseconds"],
         "tflops": first["tflops"],
+        "at_mhz": first["at_mhz"],
     }

@@ -46,12 +46,16 @@ Specifications per Compute Capability", names the same figures and the units abo
 
 @dataclass(frozen=True)
 class Rate:
-    """How much of a resource a GPU offers per second, and how that is known."""
+    """How much of a resource a GPU offers per second, and how that is known.
+
+    ``at_mhz`` is the SM clock that the figure belongs to and grows with; None if it has another clock.
+    """
 
     what: str
     per_second: float
     unit: str
     source: str
+    at_mhz: int | None = None
 
 
 @dataclass(frozen=True)
@@ -64,31 +68,27 @@ class Machine:
     rates: dict[str, Rate]
 
 
-_H200_SHEET = "NVIDIA H200 data sheet, dense"
 _A100_SHEET = "NVIDIA A100 80GB SXM data sheet, dense"
-MACHINES = {
-    80: Machine(
-        "NVIDIA A100-SXM4-80GB",
-        108,
-        LIMITS[80],
-        {
-            "tensor f32": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET),
-            "tensor f16": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET),
-            "memory": Rate("device memory", 2.039e12, "byte", _A100_SHEET),
-        },
-    ),
-    90: Machine(
-        "NVIDIA H200",
-        132,
-        LIMITS[90],
-        {
-            "tensor f32": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET),
-            "tensor f16": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET),
-            "memory": Rate("device memory", 4.8e12, "byte", _H200_SHEET),
-        },
-    ),
+_A100_RATES = {
+    "tensor f32": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET, 1410),
+    "tensor f16": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET, 1410),
+    "memory": Rate("device memory", 2.039e12, "byte", _A100_SHEET),
 }
-"""One known GPU for an architecture: what a prediction speaks of where no device is."""
+_H200_SHEET = "NVIDIA H200 data sheet, dense"
+_H200_L1 = "one line a cycle and SM: ncu, l1tex__t_set_accesses, on an H200, 2026-11-29"
+_H200_RATES = {
+    "tensor f32": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
+    "tensor f16": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
+    "l1 lines": Rate("L1 line lookups", 132 * 1.83e9, "line", _H200_L1, 1830),
+    "memory": Rate("device memory", 4.8e12, "byte", _H200_SHEET),
+}
+MACHINES = {
+    80: Machine("NVIDIA A100-SXM4-80GB", 108, LIMITS[80], _A100_RATES),
+    90: Machine("NVIDIA H200", 132, LIMITS[90], _H200_RATES),
+}
+"""One known GPU for an architecture: what a prediction speaks of where no device is. The clocks are
+those at which SMs, operations per cycle (2048 and 4096 an SM) and the data sheet's peak agree.
+"""
 
 
 def machine(arch: str, device_name: str = "", multiprocessors: int = 0) -> Machine | None:

@@ -70,10 +70,8 @@ class Trial:
 
     def _timed(self) -> tuple[tuple[str, Launch | CublasGemm], ...]:
         p = self.check.problem
-        library = CublasGemm(
-            p.m, p.n, p.k, p.dtype, p.acc, p.out, p.layout, "a", "b", RESULTS[BASELINE]
-        )
-        calls = {STAGE: self.stage.launch(self.case), BASELINE: library}
+        library = CublasGemm(p.m, p.n, p.k, p.dtype, p.acc, p.out, p.layout, "a", "b", RESULTS[BASELINE])
+        calls: dict[str, Launch | CublasGemm] = {STAGE: self.stage.launch(self.case), BASELINE: library}
         return tuple((side, calls[side]) for side in self.sides)
 
 
@@ -106,7 +104,7 @@ def row(trial: Trial, result: JobResult) -> dict[str, Any]:
         "init": trial.check.init,
         "seed": trial.check.seed,
         **_times(timings[STAGE], problem),
-        **_against(timings, problem),
+        **_against(timings),
         "percent_of_measured_peak": None,
         "peak_note": NO_PEAK,
         **_verification(trial, result, STAGE),
@@ -135,7 +133,7 @@ def _middle(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _against(timings: Mapping[str, Samples], problem: Problem) -> dict[str, Any]:
+def _against(timings: Mapping[str, Samples]) -> dict[str, Any]:
     """Return how the stage's time compares with the library's."""
     library = timings.get(BASELINE)
     if library is None or not library.milliseconds:

@@ -48,7 +48,7 @@ class Matrix:
     @property
     def leading_dimension(self) -> int:
         """How many elements lie between two lines, a line being what is contiguous."""
-        return max(self.rows if self.by_columns else self.cols, 1)
+        return self.rows if self.by_columns else self.cols
 
 
 @dataclass(frozen=True)

@@ -170,13 +170,13 @@ def compare(problem: Problem, total: Sums, c: Logical, limit: Bound) -> Comparis
     wrong = comparable & ~inside
 
     def element(flat: int) -> Element:
-        row, col = divmod(int(flat), problem.n)
+        row, col = divmod(flat, problem.n)
         at = (row, col)
         values = (float(each[at]) for each in (c, reference, low, high))
         return Element(row, col, *values)
 
     finite = np.isfinite(distance)
-    worst = element(np.argmax(np.where(finite, distance, -1.0))) if finite.any() else None
+    worst = element(int(np.argmax(np.where(finite, distance, -1.0)))) if finite.any() else None
     return Comparison(
         verified=int((comparable & inside & bounded).sum()),
         wrong=int(wrong.sum()),
@@ -184,7 +184,7 @@ def compare(problem: Problem, total: Sums, c: Logical, limit: Bound) -> Comparis
         infinite=int(infinite.sum()),
         nan=int(nan.sum()),
         worst=worst,
-        first_wrong=[element(flat) for flat in np.flatnonzero(wrong)],
+        first_wrong=[element(flat) for flat in np.flatnonzero(wrong).tolist()],
     )
 
 

@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ptxlab.device.client import Worker
+from ptxlab.device.job import DeviceInfo
 from ptxlab.errors import MissingError, PtxlabError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.check import Check
-from ptxlab.experiments.gemm.conclude import conclude, notes
-from ptxlab.experiments.gemm.explain import explain
+from ptxlab.experiments.gemm.conclude import conclude, notes, verification
+from ptxlab.experiments.gemm.explain import explain, mma_by_sass
 from ptxlab.experiments.gemm.machine import Machine, machine
 from ptxlab.experiments.gemm.measure import Trial, measure, row
 from ptxlab.experiments.gemm.problem import Problem
-from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab, silicon
@@ -70,9 +72,13 @@ class Compiled:
 def run_gemm(request: Request, progress: Progress) -> Record:
     """Explain the stages and, where there is a device, run, check and time them.
 
+    On the ladder a stage that fails does not keep the others from running; the first failure is
+    raised at the end. One that cannot take the problem, or is not for this chip, is skipped.
+
     Raises:
-        UsageError: an unknown stage, or an illegal problem.
+        UsageError: an unknown stage, or a problem that no stage takes.
         MissingError: there is no device, or no compiler; what was reached is in its record.
+        ToolError: a stage does not load or does not compile; likewise.
         DeviceError: the device timed out or faulted; likewise.
 
     """
@@ -83,22 +89,36 @@ def run_gemm(request: Request, progress: Progress) -> Record:
     backend = "model" if request.explain_only else "auto"
     with open_lab(backend, arch, request.device, request.timeout) as lab:
         record = _started(request, lab)
-        try:
-            for index, name in enumerate(names):
-                progress(name, index, len(names))
-                _run_stage(name, request, lab, record)
-        except PtxlabError as error:
-            error.record = record
-            raise
+        problems = _run_stages(names, request, lab, record, progress)
     record.result["conclusion"] = conclude(record.result)
     if not lab.worker and not request.explain_only:
-        raise MissingError(
-            f"not run: {lab.why_no_device}",
-            "run it on a machine with an NVIDIA GPU; --explain asks for the explanation alone",
-            code="no-device",
-            record=record,
-        )
+        why = f"not run: {lab.why_no_device}"
+        hint = "run it on a machine with an NVIDIA GPU; --explain asks for the explanation alone"
+        problems.append(MissingError(why, hint, code="no-device"))
+    if problems:
+        problems[0].record = record if record.result["explanations"] else None
+        raise problems[0]
     return record
+
+
+def _run_stages(
+    names: list[str], request: Request, lab: Lab, record: Record, progress: Progress
+) -> list[PtxlabError]:
+    """Do each stage, and return what is to be raised."""
+    refused: list[PtxlabError] = []
+    failed: list[PtxlabError] = []
+    for index, name in enumerate(names):
+        progress(name, index, len(names))
+        problems = refused
+        try:
+            stage = find_stage(name)
+            case = stage.case(lab.arch, **request.options)
+            problems = failed
+            _run_stage(stage, case, request, lab, record)
+        except PtxlabError as error:  # after a fault the next stage gets a fresh worker
+            record.skip(name, error.message)
+            problems.append(error)
+    return failed or (refused if len(refused) == len(names) else [])
 
 
 def _started(request: Request, lab: Lab) -> Record:
@@ -110,40 +130,35 @@ def _started(request: Request, lab: Lab) -> Record:
     return record
 
 
-def _run_stage(name: str, request: Request, lab: Lab, record: Record) -> None:
-    """Do one stage; on the ladder, one that cannot run here is skipped with the reason."""
-    try:
-        stage = find_stage(name)
-        case = stage.case(lab.arch, **request.options)
-    except PtxlabError as error:
-        if request.stage:
-            raise
-        record.skip(name, error.message)
-        return
-    compiled = _explain(stage, case, lab, record)
-    if lab.worker and lab.device and compiled:
-        _measure(compiled, request, lab, record)
-    elif not request.explain_only:
+def _run_stage(stage: GemmStage, case: Case, request: Request, lab: Lab, record: Record) -> None:
+    """Explain a stage; run it where there is a device, else show what was recorded."""
+    if not lab.worker and not request.explain_only:
         record.result["recorded"] += recorded(stage)
+    compiled = _explain(stage, case, lab, record)
+    if lab.worker and lab.device:
+        _measure(compiled, request, lab.worker, lab.device, record)
 
 
-def _explain(stage: GemmStage, case: Case, lab: Lab, record: Record) -> Compiled | None:
+def _explain(stage: GemmStage, case: Case, lab: Lab, record: Record) -> Compiled:
     """Compile, hold the SASS against the claims, and add the explanation.
 
-    Without a compiler the explanation lacks the occupancy, and with a device that is an error.
+    Raises:
+        MissingError: there is no compiler; the explanation is there, without the occupancy.
+
     """
     gpu = _machine(lab)
     try:
         build = build_unit(stage, [case], case.arch)
         kernel = kernel_report(build, kernel_name(stage, stage.macros(case)))
-    except MissingError as error:
+    except MissingError:
         record.result["explanations"].append(explain(stage, case, gpu, None))
-        if lab.worker:
-            raise
-        record.skip("sass", error.message)
-        return None
+        raise
     before = len(record.checks)
     check_sass(kernel, stage.claims(case), record)
+    counted, how = mma_by_sass(stage, case, kernel)
+    whole = Problem.of(case).macs / MMA_MACS
+    detail = f"{how} HMMA.16816, counted per warp; mnk / 2048 = {whole:.10g}"
+    record.check("HMMA count", ok=counted == stage.mma_count(case), detail=detail)
     record.result["explanations"].append(explain(stage, case, gpu, kernel) | {"sass": kernel})
     holds = all(check["ok"] for check in record.checks[before:])
     return Compiled(stage, case, build, holds)
@@ -155,23 +170,31 @@ def _machine(lab: Lab) -> Machine | None:
     return machine(lab.device.arch, lab.device.name, lab.device.multiprocessors)
 
 
-def _measure(compiled: Compiled, request: Request, lab: Lab, record: Record) -> None:
+def _measure(
+    compiled: Compiled, request: Request, worker: Worker, device: DeviceInfo, record: Record
+) -> None:
     """Run the stage and add its row and its checks. A stage whose claims fail is not timed."""
     if not compiled.claims_hold:
         record.skip(compiled.stage.name, "not run: its SASS is not what it claims to be")
         return
-    if lab.worker is None or lab.device is None:
-        return
     check = Check(Problem.of(compiled.case), request.init, request.seed)
     trial = Trial(compiled.stage, compiled.case, check, request.versus)
-    measured = row(trial, measure(trial, compiled.build, lab.worker, lab.device))
+    measured = row(trial, measure(trial, compiled.build, worker, device))
     record.result["stages"].append(measured)
     _check(measured, record)
     if request.keep and measured["verified"]:
-        kept = recording.start(compiled.stage, lab.device.name, silicon(lab.device))
+        kept = recording.start(compiled.stage, device.name, silicon(device))
         kept.add(compiled.stage, compiled.case, {}, measured)
         record.result["recording"] = str(recording.save(compiled.stage, kept))
 
 
 def _check(measured: dict[str, Any], record: Record) -> None:
-    ...
+    """Add the check of a stage's result; say it when the library's own result is not proven."""
+    name = f"{measured['stage']}: every element verified"
+    record.check(name, ok=measured["verified"], detail=verification(measured))
+    library = measured["cublas"]
+    if library and library["wrong"]:
+        record.result["notes"].append(
+            f"{library['name']} is outside the bound in {library['wrong']} elements: it may "
+            "accumulate in another order or type"
+        )

@@ -23,10 +23,10 @@ def view(document: dict[str, Any]) -> list[Block]:
     tried += [(skip["case"], "skipped", skip["reason"]) for skip in document["skipped"]]
     blocks.append(Table("tried", ("step", "result", "detail"), tried))
     variables: list[tuple[Cell, ...]] = [
-        (each["name"], each["type"], each["value"], each["meaning"])
+        (each["name"], each["type"], each["meaning"], each["value"])
         for each in result["environment_variables"]
     ]
-    columns = ("variable", "type", "value", "meaning")
+    columns = ("variable", "type", "meaning", "value")
     blocks.append(Table("environment variables that ptxlab reads", columns, variables))
     return [*blocks, _verdict(document)]
 

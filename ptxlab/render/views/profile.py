@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Table, Text
 
 _BAR = 30  # characters that stand for 100 percent
-_LEAST = 0.05  # percent: stall reasons below it are summed up in one row
+_LEAST = 0.05  # percent: a stall reason below it is left out
+
+Rows = list[tuple[Cell, ...]]
 
 
 def view(document: dict[str, Any]) -> list[Block]:
     """Return the blocks of a profile: each launch, or what can be told without one."""
     result = document["result"]
-    blocks: list[Block] = []
-    for kernel in result.get("kernels", []):
-        blocks += _kernel(kernel)
+    blocks: list[Block] = [block for kernel in result.get("kernels", []) for block in _kernel(kernel)]
     if not blocks:
-        blocks += _without_profiler(result)
+        blocks = _without_profiler(result)
+    for check in document["checks"]:
+        blocks.append(Text(f"{check['name']}: {check['detail']}", "good" if check["ok"] else "bad"))
     blocks += [Text(caveat, "faint") for caveat in result.get("caveats", [])]
     missing = [skip["case"] for skip in document["skipped"]]
     if missing:
@@ -25,71 +28,65 @@ def view(document: dict[str, Any]) -> list[Block]:
     return blocks
 
 
-def _kernel(kernel: dict[str, Any]) -> list[Block]:
-    blocks: list[Block] = [
-        Text(
-            f"{kernel['name']}  launch {kernel['launch_id']}  grid {_dim3(kernel['grid'])}"
-            f"  block {_dim3(kernel['block'])}  {_time(kernel['duration_ns'])}",
-            "heading",
-        ),
-        Table("executed warp instructions", ("opcode", "executed"), _counts(kernel["counts"])),
-    ]
+def _kernel(kernel: dict[str, Any]) -> Iterator[Block]:
+    title = f"{kernel['name']}  launch {kernel['launch_id']}"
+    where = f"grid {_dim3(kernel['grid'])}  block {_dim3(kernel['block'])}"
+    yield Text(f"{title}  {where}{_time(kernel['duration_ns'])}", "heading")
+    yield Table("executed", ("warp instruction", "executed", "switched off"), _counts(kernel))
     if kernel["stalls"]:
-        columns = ("reason", "cycles per instruction", "percent", "")
-        blocks.append(Table("where warps were, per issued instruction", columns, _stalls(kernel)))
-    blocks.append(_shared(kernel))
-    blocks.append(_limits(kernel))
-    blocks += [Table("metrics", ("metric", "value"), list(kernel["metrics"].items()))] * bool(
-        kernel.get("metrics")
-    )
-    return [*blocks, Text(kernel["conclusion"], "conclusion")] if kernel["conclusion"] else blocks
+        columns = ("where warps were", "cycles per instruction", "percent", "", "waiting")
+        yield Table("stalls", columns, _stalls(kernel["stalls"]))
+    yield _shared(kernel)
+    yield _limits(kernel)
+    if kernel["metrics"]:
+        yield Table("metrics", ("metric", "value"), list(kernel["metrics"].items()))
+    if kernel["conclusion"]:
+        yield Text(kernel["conclusion"], "conclusion")
 
 
-def _counts(counts: dict[str, int | None]) -> list[tuple[Cell, ...]]:
-    """Return a row for each opcode that ran, and for those that nobody measured."""
-    return [(name.upper(), number) for name, number in counts.items() if number != 0]
+def _counts(kernel: dict[str, Any]) -> Rows:
+    """Return a row for each opcode that ran, and for those that were not measured."""
+    off = kernel["switched_off"]
+    return [
+        (name.upper(), number, None if off is None else off.get(name, 0))
+        for name, number in kernel["counts"].items()
+        if number != 0
+    ]
 
 
-def _stalls(kernel: dict[str, Any]) -> list[tuple[Cell, ...]]:
-    shown = [each for each in kernel["stalls"] if each["percent"] >= _LEAST]
+def _stalls(stalls: list[dict[str, Any]]) -> Rows:
     return [
         (
-            each["reason"],
-            round(each["per_issue"], 3),
-            round(each["percent"], 1),
-            bar(each["percent"]),
+            *(each["reason"], round(each["per_issue"], 3), round(each["percent"], 1)),
+            *(bar(each["percent"]), each["meaning"]),
         )
-        for each in shown
+        for each in stalls
+        if each["percent"] >= _LEAST
     ]
 
 
-def bar(percent: float) -> str:
+def bar(percent: float | None) -> str:
     """Return a bar whose full length means 100 percent."""
-    return "█" * round(percent * _BAR / 100)
+    return "█" * round((percent or 0) * _BAR / 100)
 
 
 def _shared(kernel: dict[str, Any]) -> Table:
     columns = ("class", "instructions", "wavefronts", "ideal", "conflicts")
-    rows: list[tuple[Cell, ...]] = [
-        (name.upper(), each["instructions"], each["wavefronts"], each["ideal"], each["conflicts"])
-        for name, each in kernel["shared"].items()
-    ]
+    rows: Rows = [(name.upper(), *(each[c] for c in columns[1:])) for name, each in kernel["shared"].items()]
     raw = kernel["shared_raw"]
-    rows.append(("raw L1 counter (all classes)", None, raw["wavefronts"], None, raw["conflicts"]))
+    rows.append(("raw L1 counter", None, raw["wavefronts"], None, raw["conflicts"]))
+    rows.append(("of these not bank conflicts", None, None, None, raw["not_bank_conflicts"]))
     return Table("shared memory", columns, rows)
 
 
 def _limits(kernel: dict[str, Any]) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (each["unit"], _percent(each["percent"]), bar(each["percent"] or 0)) for each in kernel["limits"]
+    rows: Rows = [
+        (each["unit"], None if each["percent"] is None else f"{each['percent']:.1f} %", bar(each["percent"]))
+        for each in kernel["limits"]
     ]
     rows += [("DRAM bytes", kernel["dram_bytes"], ""), ("L2 bytes", kernel["l2_bytes"], "")]
     rows += [(f"TMA {name.replace('_', ' ')}", value, "") for name, value in kernel["tma"].items() if value]
     return Table("use of the chip", ("what", "percent of peak, or amount", ""), rows)
-
-
-def _percent(value: float | None) -> Cell:
-    return None if value is None else f"{value:.1f} %"
 
 
 def _dim3(size: list[int] | None) -> str:
@@ -97,7 +94,7 @@ def _dim3(size: list[int] | None) -> str:
 
 
 def _time(nanoseconds: float | None) -> str:
-    return "" if nanoseconds is None else f"{nanoseconds / 1000:.2f} µs under ncu"
+    return "" if nanoseconds is None else f"  {nanoseconds / 1000:.2f} µs under ncu"
 
 
 def _without_profiler(result: dict[str, Any]) -> list[Block]:
@@ -105,11 +102,20 @@ def _without_profiler(result: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     static = result.get("static")
     if static:
-        blocks.append(Text(f"{static['name']} for {static['arch']}, not profiled", "heading"))
-        rows: list[tuple[Cell, ...]] = [(name, n) for name, n in static["families"].items()]
-        blocks.append(Table("static: instructions in the SASS, not executed", ("opcode", "static"), rows))
-    modelled = result.get("modelled")
+        blocks.append(Text(f"{static['name']} for {static['arch']}: not profiled", "heading"))
+        blocks.append(Text("Static counts: instructions in the SASS, whether or not they run.", "warning"))
+        blocks.append(Table("static", ("opcode", "static"), list(static["families"].items())))
+    modelled = list(_flat(result.get("modelled", {})))
     if modelled:
-        rows = [(name, value) for name, value in modelled.items() if isinstance(value, Cell)]
-        blocks.append(Table("modelled, not measured", ("what", "modelled"), rows))
+        blocks.append(Text("Modelled, not measured.", "warning"))
+        blocks.append(Table("modelled", ("what", "modelled"), modelled))
     return blocks
+
+
+def _flat(values: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
+    """Yield a row for each number, named by all the keys that lead to it."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}: {inner}", number) for inner, number in _flat(value))
+        else:
+            yield name, value

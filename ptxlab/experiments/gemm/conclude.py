@@ -1,0 +1,101 @@
+"""The sentences of ``ptxlab gemm``: what a check found, what limits a stage, what to keep in mind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.experiments.gemm.reference import BLIND_INITS
+
+
+def notes(init: str) -> list[str]:
+    """Return what has to be said of inputs that are not random normal numbers."""
+    if init == "normal":
+        return []
+    power = "they draw other power, so clock and TFLOP/s are not those of real data"
+    lines = [f"the inputs are {init}, not random normal numbers: {power}"]
+    if init in BLIND_INITS:
+        lines.append(f"{init} look alike after any permutation: a wrong layout would pass")
+    return lines
+
+
+def verification(row: dict[str, Any]) -> str:
+    """Return what the check found in a stage's result."""
+    total = row["m"] * row["n"]
+    failures = [
+        (row["wrong"], "wrong"),
+        (row["overflow"], _overflow(row)),
+        (row["infinite_references"], "with an infinite reference"),
+        (row["nan_references"], "whose reference is NaN"),
+    ]
+    counted = [f"{count} {what}" for count, what in failures if count]
+    parts = [f"{row['verified_elements']} of {total} elements verified against float64"]
+    parts += [", ".join(counted)] if counted else []
+    parts += [f"{row['infinite_inputs']} inputs are infinite"] if row["infinite_inputs"] else []
+    parts += [_first_wrong(row)] if row["first_wrong"] else [error_text(row)]
+    return "; ".join(part for part in [*parts, *row["damage"]] if part)
+
+
+def _overflow(row: dict[str, Any]) -> str:
+    if row["acc"] == "f32" and row["out"] == "f16":
+        return "overflow f16 (--out f32 holds more)"
+    return f"overflow {row['acc']}"
+
+
+def _first_wrong(row: dict[str, Any]) -> str:
+    first = row["first_wrong"][0]
+    return (
+        f"the first wrong one is row {first['row']}, column {first['col']}: "
+        f"{first['result']:.8g} where {first['low']:.8g} to {first['high']:.8g} is right"
+    )
+
+
+def error_text(row: dict[str, Any]) -> str:
+    """Return how large the largest error is, and whether it is more than output rounding."""
+    worst = row["max_error_at"]
+    if not worst:
+        return ""
+    if row["max_error"] == 0:
+        return "no error"
+    text = f"largest error {row['max_error']:.3g} at {worst['reference']:.6g}"
+    text += f" = {worst['ulps']:.2g} ulp of {row['out']} ({worst['permitted']:.2g} permitted)"
+    rounding = row["verified"] and worst["ulps"] <= 1
+    return text + (": output rounding, not a bug" if rounding else "")
+
+
+def conclude(result: dict[str, Any]) -> str:
+    """Return the conclusion: one sentence or two for each stage that ran or was explained."""
+    explained = {each["stage"]: each for each in result["explanations"]}
+    if result["stages"]:
+        return " ".join(_measured(row, explained[row["stage"]]) for row in result["stages"])
+    return " ".join(_predicted(each) for each in explained.values())
+
+
+def _measured(row: dict[str, Any], explained: dict[str, Any]) -> str:
+    sentence = f"{row['stage']} reaches {row['tflops']:.1f} TFLOP/s"
+    if row["percent_of_cublas"] is not None:
+        sentence += f", {row['percent_of_cublas']:.1f} % of {row['baseline']} ({row['verdict']})"
+    limit = explained["limiter"]
+    if limit is None:
+        return f"{sentence}."
+    permitted, clock = limit["tflops"], ""
+    if limit["at_mhz"] and row["clock_mhz"]:
+        permitted *= row["clock_mhz"] / limit["at_mhz"]
+        clock = f" at {row['clock_mhz']:.0f} MHz"
+    return (
+        f"{sentence}. What limits it is expected to be {_cause(limit)}: that permits "
+        f"{permitted:.1f} TFLOP/s{clock}, of which it reaches {100 * row['tflops'] / permitted:.0f} %."
+    )
+
+
+def _predicted(explained: dict[str, Any]) -> str:
+    limit = explained["limiter"]
+    if limit is None:
+        return f"{explained['stage']}: no rates are known for this GPU, so no limit is predicted."
+    return (
+        f"{explained['stage']} on {explained['machine']} is expected to be limited by "
+        f"{_cause(limit)}: at most {limit['tflops']:.1f} TFLOP/s."
+    )
+
+
+def _cause(limit: dict[str, Any]) -> str:
+    return f"{limit['resource']} ({limit['reason']})" if limit["reason"] else str(limit["resource"])

@@ -1,0 +1,143 @@
+"""What the machine code of a file, a probe or a GEMM stage holds: the record of ``ptxlab sass``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import PtxlabError, UsageError
+from ptxlab.experiments.base import Experiment
+from ptxlab.experiments.record import Record, environment
+from ptxlab.sass.advisories import remedy
+from ptxlab.sass.claims import check_claims
+from ptxlab.sass.report import kernels
+from ptxlab.toolchain.arch import DEFAULT_ARCH, parse_arch
+from ptxlab.toolchain.build import SUFFIXES, Build, build_file
+from ptxlab.toolchain.options import Options
+
+
+def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str | None = None) -> Record:
+    """Build the target for each architecture and report its kernels.
+
+    For a probe or a GEMM stage its claims about the SASS are checked as well.
+
+    Args:
+        target: a .cu, .ptx or .cubin file, "probe:NAME" or "gemm:STAGE".
+        archs: the architectures; none for sm_90a, or for what the file itself is for.
+        options: the user's options for the compiler.
+        kernel: report this kernel alone.
+
+    Raises:
+        UsageError: the target, an architecture, an option or the kernel does not exist or does not fit.
+        MissingError: a tool that it needs is not here.
+        ToolError: it does not compile or is damaged; the error's record holds what was reached, and the
+            compiler's whole log.
+
+    """
+    wanted: list[str | None] = [parse_arch(arch) for arch in archs] or [None]
+    kind, _, name = target.partition(":")
+    experiment = _experiment(kind, name) if kind in ("probe", "gemm") and name else None
+    if experiment:
+        options.check(f"a {'GEMM stage' if kind == 'gemm' else 'probe'}")
+    elif Path(target).suffix.lower() not in SUFFIXES:
+        raise _no_target(target)
+    record = Record(params=_params(target, archs, options, kernel))
+    record.result = {"target": target, "kernels": [], "builds": [], "remedies": {}}
+    failed: PtxlabError | None = None
+    for arch in wanted:
+        try:
+            _report(record, target, experiment, arch, options)
+        except PtxlabError as error:
+            if arch and len(wanted) > 1:
+                record.skip(arch, error.message)
+            record.result.setdefault("log", getattr(error, "log", ""))
+            failed = failed or error
+    if failed:
+        failed.record = record
+        raise failed
+    if not record.result["kernels"]:  # a probe that no architecture given here can run
+        raise UsageError("; ".join(each["reason"] for each in record.skipped))
+    if kernel is not None:
+        _keep_only(record, kernel)
+    return record
+
+
+def _report(
+    record: Record, target: str, experiment: Experiment | None, arch: str | None, options: Options
+) -> None:
+    """Add what the target holds on one architecture to the record."""
+    if experiment:
+        build = _unit(record, experiment, arch or DEFAULT_ARCH)
+        if build is None:
+            return
+    else:
+        build = build_file(Path(target), arch, options)
+    found = kernels(build)
+    if not found:
+        raise UsageError(f"{target} holds no kernel for {build.arch}")
+    result = record.result
+    result["kernels"] += found
+    result["builds"].append(
+        {
+            "arch": build.arch,
+            "compiler": build.compiler,
+            "cubin_bytes": len(build.cubin),
+            "cached": build.cached,
+            "folder": str(build.folder) if build.folder else None,
+        }
+    )
+    said = [line for each in found for line in each["advisories"]]
+    result["remedies"] |= {line: remedy(line) for line in said if remedy(line)}
+    record.arch = build.arch if len(result["builds"]) == 1 else ""  # of several, each kernel names its own
+    record.environment = environment(compiler=build.compiler)
+
+
+def _experiment(kind: str, name: str) -> Experiment:
+    from ptxlab.experiments import registry
+
+    return registry.find_probe(name) if kind == "probe" else registry.find_stage(name)
+
+
+def _no_target(target: str) -> UsageError:
+    from ptxlab.experiments import registry
+
+    names = [f"probe:{each.name}" for each in registry.probe_entries()]
+    names += [f"gemm:{each.name}" for each in registry.stage_entries()]
+    near = difflib.get_close_matches(target, names, n=1, cutoff=0.5)
+    return UsageError(
+        f"'{target}' is no target; legal: a {', '.join(SUFFIXES)} file, {', '.join(names)}",
+        f"did you mean {near[0]}?" if near else "",
+    )
+
+
+def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
+    """Build every variant for one architecture and check its claims; None if no variant is legal there."""
+    from ptxlab.experiments.unit import build_unit, kernel_name
+
+    cases = list(experiment.variants(arch))
+    if not cases:
+        record.skip(arch, f"{experiment.name} has no variant that is legal on {arch}")
+        return None
+    build = build_unit(experiment, cases, arch)
+    by_name = {each["name"]: each for each in kernels(build)}
+    claims = {kernel_name(experiment, experiment.macros(case)): experiment.claims(case) for case in cases}
+    for name, claimed in claims.items():
+        for title, ok, detail in check_claims(by_name[name], claimed):
+            record.check(f"{name} ({arch}): {title}", ok, detail)
+    return build
+
+
+def _params(target: str, archs: Sequence[str], options: Options, kernel: str | None) -> dict[str, Any]:
+    given = asdict(options) | {"include_dirs": [str(folder) for folder in options.include_dirs]}
+    return {"target": target, "arch": list(archs), "kernel": kernel, **given}
+
+
+def _keep_only(record: Record, kernel: str) -> None:
+    every = record.result["kernels"]
+    record.result["kernels"] = [each for each in every if each["name"] == kernel]
+    if not record.result["kernels"]:
+        names = ", ".join(dict.fromkeys(each["name"] for each in every))
+        raise UsageError(f"there is no kernel '{kernel}'; there are: {names}")

@@ -1,0 +1,116 @@
+"""What ``ptxlab sass`` shows: resources, counts by family and by opcode, loops, and what ptxas said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.render.blocks import Block, Cell, Table, Text
+
+_IN_FULL = 3
+"""With no more kernels than this, every opcode of each is shown; --kernel chooses one of more."""
+
+_OF_INTEREST = (
+    *("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "IGMMA", "QGMMA", "BGMMA"),
+    *("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA", "LDSM", "STSM", "MOVM", "LDTM", "STTM", "LDS", "STS"),
+    *("LDG", "STG", "LDGSTS", "UTMALDG", "UTMASTG", "UBLKCP", "LDL", "STL", "BAR", "SYNCS", "WARPGROUP"),
+)
+"""The families of the overview: tensor operations, memory, barriers."""
+
+
+def view(document: dict[str, Any]) -> list[Block]:
+    """Return an overview of all kernels, then the details of each if there are few."""
+    result = document["result"]
+    kernels = result["kernels"]
+    blocks: list[Block] = []
+    if result.get("log"):
+        blocks += [
+            Text("the compiler's log", "heading"),
+            *(Text(line) for line in result["log"].splitlines()),
+        ]
+    if kernels:
+        blocks += [_overview(result["target"], kernels), *_families(kernels)]
+    for kernel in kernels if len(kernels) <= _IN_FULL else []:
+        blocks += [_opcodes(kernel), *_loops(kernel)]
+    for kernel in kernels:
+        blocks += _remarks(kernel, result["remedies"])
+    blocks += [Text(f"{each['case']}: {each['reason']}", "warning") for each in document["skipped"]]
+    return [*blocks, *_conclusion(document)]
+
+
+def _overview(target: str, kernels: list[dict[str, Any]]) -> Table:
+    names = ("instructions", "padding", "registers", "spill_bytes", "shared_bytes", "tensor_ops")
+    rows: list[tuple[Cell, ...]] = [
+        (each["name"], each["arch"], *(each[name] for name in names), len(each["loops"])) for each in kernels
+    ]
+    columns = ("kernel", "arch", "instructions", "padding", "registers", "spill B", "shared B", "tensor ops")
+    return Table(f"kernels in {target}", (*columns, "loops"), rows)
+
+
+def _families(kernels: list[dict[str, Any]]) -> list[Block]:
+    """Return kernels x families, without families that none of them has; the rest is one column."""
+    shown = [name for name in _OF_INTEREST if any(name in each["families"] for each in kernels)]
+    rows: list[tuple[Cell, ...]] = []
+    for each in kernels:
+        counts = [each["families"].get(name, 0) for name in shown]
+        rows.append((each["name"], each["arch"], *counts, each["instructions"] - sum(counts)))
+    return [Table("instructions by family (static)", ("kernel", "arch", *shown, "other"), rows)]
+
+
+def _opcodes(kernel: dict[str, Any]) -> Table:
+    """Return every opcode, the largest family first."""
+    families = kernel["families"]
+    opcodes = sorted(
+        kernel["counts"].items(),
+        key=lambda item: (-families[_family(item[0])], _family(item[0]), -item[1], item[0]),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (_family(opcode), families[_family(opcode)], opcode, count) for opcode, count in opcodes
+    ]
+    title = f"opcodes of {kernel['name']} ({kernel['arch']}, static; {kernel['padding']} padding left out)"
+    return Table(title, ("family", "in family", "opcode", "count"), rows)
+
+
+def _family(opcode: str) -> str:
+    return opcode.partition(".")[0]
+
+
+def _loops(kernel: dict[str, Any]) -> list[Block]:
+    if not kernel["loops"]:
+        return []
+    rows: list[tuple[Cell, ...]] = []
+    for each in kernel["loops"]:
+        most = sorted(each["counts"].items(), key=lambda item: -item[1])[:6]
+        held = ", ".join(f"{count} {opcode}" for opcode, count in most)
+        place = f"{each['start']:#06x}", f"{each['end']:#06x}"
+        rows.append((*place, each["depth"], each["instructions"], each["tensor_ops"], held))
+    columns = ("from", "branch back at", "depth", "instructions", "tensor ops", "most of it")
+    return [Table(f"loops of {kernel['name']} (static, one iteration of the unrolled body)", columns, rows)]
+
+
+def _remarks(kernel: dict[str, Any], remedies: dict[str, str]) -> list[Block]:
+    where = f"{kernel['name']} ({kernel['arch']})"
+    blocks: list[Block] = []
+    if kernel["emulated"]:
+        rows: list[tuple[Cell, ...]] = [
+            (each["ptx"], each["sites"], each["sass"]) for each in kernel["emulated"]
+        ]
+        title = f"emulated in {where}: not one native operation on {kernel['arch']}"
+        blocks.append(Table(title, ("PTX", "sites", "SASS of one site"), rows))
+    if kernel["advisories"]:
+        rows = [(each, remedies.get(each)) for each in kernel["advisories"]]
+        blocks.append(Table(f"advisories of ptxas for {where}", ("advisory", "what would help"), rows))
+    return blocks + [Text(f"{where}: {each}", "warning") for each in kernel["warnings"]]
+
+
+def _conclusion(document: dict[str, Any]) -> list[Block]:
+    kernels, checks = document["result"]["kernels"], document["checks"]
+    blocks: list[Block] = []
+    if checks:
+        failed = [each for each in checks if not each["ok"]]
+        blocks += [Text(f"{each['name']}: {each['detail']}", "bad") for each in failed]
+        blocks.append(Text(f"{len(checks) - len(failed)} of {len(checks)} claims hold.", "conclusion"))
+    if len(kernels) > _IN_FULL:
+        blocks.append(Text("--kernel NAME shows every opcode and the loops of one kernel.", "faint"))
+    if kernels:
+        blocks.append(Text("Counts are static; ptxlab profile counts what a run executes.", "faint"))
+    return blocks

@@ -1,0 +1,68 @@
+"""Reads a build's machine code kernel by kernel; ptxlab.sass.report keeps the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ptxlab.errors import ToolError
+from ptxlab.sass.advisories import advisories_of, warnings
+from ptxlab.sass.emulation import emulated, may_be_emulated
+from ptxlab.sass.instructions import TENSOR_FAMILIES, Function, functions, opcode_counts
+from ptxlab.sass.loops import find_loops, has_switch
+from ptxlab.sass.ptx import PtxKernel, ptx_kernels
+from ptxlab.sass.resources import Resources, resources
+from ptxlab.toolchain.build import Build
+from ptxlab.toolchain.disassembler import Listing, listings
+
+
+def analyse(build: Build) -> list[dict[str, Any]]:
+    """Return what ptxlab.sass.report.kernels() promises."""
+    sources = ptx_kernels(build.ptx)
+    known = [each for each in functions(build) if _is_kernel(each.name, build.cubin)]
+    order = {name: place for place, name in enumerate(sources)}
+    known.sort(key=lambda function: order.get(function.name, len(order)))
+    of = {each.name: sources.get(each.name, PtxKernel()) for each in known}
+    unclear = any(may_be_emulated(of[each.name], each) or has_switch(each) for each in known)
+    texts = listings(build.cubin, name=build.name or "kernel.cubin") if unclear else {}
+    using, said = resources(build), build.advisories
+    named = {name for ptx in of.values() for name in ptx.functions}
+    reports = []
+    for function in known:
+        ptx, listing = of[function.name], texts.get(function.name, Listing())
+        reports.append(
+            _kernel(build, function, using.get(function.name))
+            | {
+                "loops": find_loops(function, listing.jumps),
+                "advisories": advisories_of(said, ptx, function, named),
+                "emulated": emulated(ptx, function, listing),
+                "warnings": warnings(build.log, ptx, function),
+            }
+        )
+    return reports
+
+
+def _kernel(build: Build, function: Function, using: Resources | None) -> dict[str, Any]:
+    if using is None:
+        raise ToolError(f"{build.name}: nothing tells what {function.name} uses; is the cubin damaged?")
+    families = Counter(each.family for each in function.code)
+    return {
+        "name": function.name,
+        "arch": build.arch,
+        "instructions": len(function.code),
+        "padding": len(function.padding),
+        "registers": using.registers,
+        "spill_bytes": using.spill_bytes,
+        "shared_bytes": using.shared_bytes,
+        "counts": opcode_counts(function.code),
+        "families": dict(sorted(families.items())),
+        "tensor_ops": sum(families[family] for family in TENSOR_FAMILIES),
+    }
+
+
+def _is_kernel(name: str, cubin: bytes) -> bool:
+    """Whether a section is a kernel's, which has its parameters in constant bank 0.
+
+    Relocatable code has sections of device functions as well.
+    """
+    return f"\0.nv.constant0.{name}\0".encode() in cubin

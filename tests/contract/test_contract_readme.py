@@ -1,0 +1,79 @@
+"""The README tells the truth: its commands run, its output is real, its numbers are the program's."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.cli.main import COMMANDS
+from ptxlab.device.presence import has_driver
+from ptxlab.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    """Return the contents of the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[list[str]]:
+    """Return the command lines of the shell blocks, without program name and comment."""
+    lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the commands run one after the other."""
+    return tmp_path_factory.mktemp("readme")
+
+
+@pytest.mark.parametrize("argv", commands(), ids=" ".join)
+def test_the_commands_run(run_cli: Any, folder: Path, argv: list[str]) -> None:
+    """In order, in one folder; what needs a GPU ends with 3 where there is none."""
+    legal = {ExitCode.OK}
+    if "profile" in argv:  # needs ncu and its permission, too
+        legal = {ExitCode.OK, ExitCode.MISSING} if has_driver() else {ExitCode.MISSING}
+    elif "--record" in argv and not has_driver():
+        legal = {ExitCode.MISSING}
+    done = run_cli(*argv, cwd=folder)
+    assert done.returncode in legal, done.stderr
+
+
+def test_there_are_commands_to_run() -> None:
+    """Five to begin with, and those of the section on probes."""
+    assert len(commands()) >= 8
+
+
+@pytest.mark.parametrize("block", blocks("console"))
+def test_the_output_is_real(run_cli: Any, block: str) -> None:
+    """Every line of it is a line of what the program prints; a lone … stands for lines left out."""
+    first, *shown = block.splitlines()
+    argv = shlex.split(first.removeprefix("$ ptxlab "))
+    printed = run_cli(*argv).stdout.splitlines()
+    for line in shown:
+        assert line == "…" or line in printed, line
+
+
+def test_the_two_lines_of_the_set_up_are_there() -> None:
+    """Exactly as .ci/run takes them from here."""
+    assert (
+        "    python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/ptxlab probe ldmatrix\n"
+        '    .venv/bin/pip install ".[test]" && .venv/bin/python -m pytest\n'
+    ) in TEXT
+
+
+def test_every_command_is_mentioned() -> None:
+    """A command that the README does not know is one that nobody finds."""
+    for name in COMMANDS:
+        assert re.search(rf"\b{name}\b", TEXT), name
+
+
+def test_the_table_of_exit_codes_is_the_programs() -> None:
+    """Each code of the enum has its row."""
+    rows = {int(code) for code in re.findall(r"^\| (\d) \|", TEXT, re.MULTILINE)}
+    assert rows == {code for code in ExitCode if code != ExitCode.INTERRUPTED}

@@ -1,0 +1,65 @@
+"""Jobs that the tests of the GEMM bench send to a device, and what they hold them against."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.device.job import Job, Launch
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm import TYPES, GemmStage, Problem
+from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.stage import MODULE
+from ptxlab.experiments.unit import build_unit
+
+LAYOUTS = ("nn", "nt", "tn", "tt")
+TAILS = ((1, 1, 1), (17, 33, 5), (85, 85, 85), (128, 128, 128), (257, 129, 65))
+"""Shapes (m, n, k): one element, odd tails in every dimension, whole tiles."""
+
+
+def problem(m: int, n: int, k: int, **types: str) -> Problem:
+    """Return a problem; types are f16 tn, f32 accumulate, f16 out unless given."""
+    return Problem(m, n, k, **({"dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"} | types))
+
+
+def stage_job(stage: GemmStage, case: Case, init: str = "ints", seed: int = 0) -> Job:
+    """Return the job: fill, one launch of the stage, check; A, B and C come back too."""
+    check = Check(Problem.of(case), init, seed)
+    cubin = build_unit(stage, stage.variants(case.arch), case.arch).cubin
+    return _job(check, case.arch, {MODULE: cubin}, (stage.launch(case),), None)
+
+
+def check_job(check: Check, arch: str, c: NDArray[Any]) -> Job:
+    """Return the job that checks a result made by hand."""
+    return _job(check, arch, {}, (), c)
+
+
+def _job(
+    check: Check,
+    arch: str,
+    modules: dict[str, bytes],
+    launches: Sequence[Launch],
+    c: NDArray[Any] | None,
+) -> Job:
+    buffers = [
+        dataclasses.replace(each, download=True, data=c if each.name == "c" else each.data)
+        for each in (*check.inputs(), *check.outputs("c"))
+    ]
+    steps = (*check.fills(), *launches, *check.compares("c"))
+    return Job(modules | check.modules(arch), tuple(buffers), steps)
+
+
+def stored(logical: NDArray[np.float64], *, by_columns: bool, dtype: str) -> NDArray[np.uint8]:
+    """Return the bytes of a logical matrix as they lie in memory."""
+    order = "F" if by_columns else "C"
+    return logical.astype(TYPES[dtype].numpy).ravel(order=order).view(np.uint8)
+
+
+def loaded(data: NDArray[np.uint8], rows: int, cols: int, *, by_columns: bool, dtype: str) -> NDArray[Any]:
+    """Return the logical matrix, as float64, that lies in memory as these bytes."""
+    flat = data.view(TYPES[dtype].numpy).astype(np.float64)
+    return flat.reshape((rows, cols), order="F" if by_columns else "C")

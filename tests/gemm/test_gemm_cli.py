@@ -1,0 +1,139 @@
+"""The command line of ``ptxlab gemm``: exit codes, one JSON document, every human form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ptxlab.experiments import runner
+from ptxlab.experiments.registry import stage_entries
+
+STAGE = ("gemm", "--stage", "wmma-naive")
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> Run:
+    """Return a function that runs the command as on a machine without a driver."""
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    return run_here
+
+
+def test_without_a_gpu_it_says_what_it_can(without_gpu: Run) -> None:
+    """Exit 3 with the explanation, the SASS and the checks in the document; not run, never 0."""
+    done = without_gpu(*STAGE, "-m", "64", "-n", "48", "-k", "80", "--json")
+    assert done.returncode == 3
+    document = json.loads(done.stdout)
+    assert document["error"]["exit"] == 3
+    assert document["error"]["code"] == "no-device"
+    assert "not run" in document["error"]["message"]
+    assert document["backend"] == "model"
+    assert document["params"]["m"] == 64
+    assert document["result"]["stages"] == []
+    (said,) = document["result"]["explanations"]
+    assert said["sass"]["families"]["HMMA"] == 2
+    assert said["work"]["flop"] == 2 * 64 * 48 * 80
+    assert all(check["ok"] for check in document["checks"])
+    assert len(document["checks"]) >= 3
+    assert done.stderr.startswith("ptxlab: not run")
+
+
+def test_the_same_for_people(without_gpu: Run) -> None:
+    """The tables come before the message."""
+    done = without_gpu(*STAGE)
+    assert done.returncode == 3
+    for part in ("occupancy and waves", "shared memory of a block", "33554432", "L1 line lookups"):
+        assert part in done.stdout
+    assert "not run" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "md"])
+def test_explain_needs_no_gpu(without_gpu: Run, form: str) -> None:
+    """It answers all that was asked: exit 0."""
+    done = without_gpu(*STAGE, "--explain", "--format", form)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "wmma-naive" in done.stdout
+    assert "989" in done.stdout
+
+
+def test_explain_follows_the_architecture(without_gpu: Run) -> None:
+    """sm_80 speaks of an A100; an architecture without figures says so and still ends well."""
+    done = without_gpu(*STAGE, "--explain", "--arch", "sm_80", "--json")
+    assert json.loads(done.stdout)["result"]["explanations"][0]["machine"] == "NVIDIA A100-SXM4-80GB"
+    done = without_gpu(*STAGE, "--explain", "--arch", "sm_120")
+    assert done.returncode == 0
+    assert "no rates are known" in done.stdout
+
+
+def test_list_shows_every_stage(run_here: Run) -> None:
+    """Exit 0 without a GPU; stage, what it does, legal types."""
+    done = run_here("gemm", "--list", "--json")
+    assert done.returncode == 0
+    rows = json.loads(done.stdout)["result"]["available"]
+    assert [row["stage"] for row in rows] == [entry.name for entry in stage_entries()]
+    for row in rows:
+        assert row["summary"]
+        assert not row["problem"]
+        assert set(row["types"]) == {"dtype", "acc", "out", "layout"}
+    assert rows[0]["stage"] in run_here("gemm", "--list").stdout
+
+
+def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
+    """One explanation a stage."""
+    done = without_gpu("gemm", "--ladder", "--explain", "--json")
+    assert done.returncode == 0
+    said = [each["stage"] for each in json.loads(done.stdout)["result"]["explanations"]]
+    assert said == [entry.name for entry in stage_entries()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "one of --stage NAME, --ladder and --list"),
+        (("--stage", "wmma-naive", "--list"), "one of --stage NAME, --ladder and --list"),
+        (("--stage", "wmma-naive", "--explain", "--record"), "--explain measures nothing"),
+        (("--stage", "wmma-nave"), "unknown stage 'wmma-nave'; legal: "),
+        (("--stage", "wmma-naive", "-m", "0"), "-m 0 is no size; legal: 1 to"),
+        (("--stage", "wmma-naive", "-k", "-3"), "-k -3 is no size; legal: 1 to"),
+        (("--stage", "wmma-naive", "-n", "4k"), "-n"),
+        (("--stage", "wmma-naive", "--layout", "row"), "legal: nn, nt, tn, tt"),
+        (("--stage", "wmma-naive", "--out", "f64"), "legal: f16, f32"),
+        (("--ladder", "--out", "f64"), "legal: f16, f32"),
+        (("--stage", "wmma-naive", "--init", "random"), "random"),
+        (("--stage", "wmma-naive", "--arch", "sm_91"), "unknown architecture 'sm_91'"),
+        (("--stage", "wmma-naive", "--seed", "-1"), "--seed"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    without_gpu: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    """The message names the value and what would be legal."""
+    done = without_gpu("gemm", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("ptxlab: ")
+
+
+def test_an_unknown_stage_is_answered_with_the_nearest(without_gpu: Run) -> None:
+    """And the document holds the error."""
+    done = without_gpu("gemm", "--stage", "wmma-nave", "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (error["exit"], error["hint"]) == (2, "did you mean wmma-naive?")
+
+
+def test_a_chip_that_is_too_old_is_exit_3(without_gpu: Run) -> None:
+    """A stage not for this chip."""
+    done = without_gpu(*STAGE, "--arch", "sm_75")
+    assert done.returncode == 3
+    assert "is not for sm_75" in done.stderr
+
+
+def test_it_runs_in_a_process_of_its_own(run_cli: Run) -> None:
+    """The same list from the command line."""
+    done = run_cli("gemm", "--list", "--format", "csv")
+    assert done.returncode == 0
+    assert "wmma-naive" in done.stdout

@@ -1,0 +1,248 @@
+"""The GEMM bench on a GPU: fills, the check, and the stages, held against numpy."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gemm_jobs import LAYOUTS, TAILS, check_job, loaded, problem, stage_job, stored
+from numpy.typing import NDArray
+
+from ptxlab.device.client import Worker, wrapped_command
+from ptxlab.errors import MissingError
+from ptxlab.experiments.gemm.bound import bound
+from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.reference import (
+    INITS,
+    INTEGER_INITS,
+    Sums,
+    compare,
+    fill,
+    rounded,
+    sums,
+)
+from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.toolchain.tools import find_tool
+
+pytestmark = pytest.mark.gpu
+
+STAGES = [entry.name for entry in stage_entries()]
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    """Yield a worker for the tests of this file."""
+    with Worker(timeout=60) as each:
+        yield each
+
+
+@pytest.fixture(scope="module")
+def arch(worker: Worker) -> str:
+    """Return the device's architecture."""
+    return worker.info().arch
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("init", INITS)
+def test_fills_are_those_of_numpy(worker: Worker, arch: str, init: str, layout: str) -> None:
+    """Bit for bit; normal values may round the other way where float64 itself differs in its last bits."""
+    p = problem(65, 130, 33, layout=layout)
+    result = worker.run(check_job(Check(p, init, 7), arch, np.zeros(p.m * p.n, np.float16)))
+    for name, matrix in (("a", p.a), ("b", p.b)):
+        logical = fill(p, init, 7, is_b=name == "b")
+        expected = stored(logical, by_columns=matrix.by_columns, dtype="f16")
+        found, wanted = result.arrays[name].view(np.uint16), expected.view(np.uint16)
+        apart = np.abs(found.astype(int) - wanted.astype(int))
+        if init == "normal":
+            assert apart.max() <= 1
+            assert (apart != 0).mean() <= 1e-3
+        else:
+            assert apart.max() == 0
+
+
+def test_normal_values_are_normal(worker: Worker, arch: str) -> None:
+    """Mean, deviation and the share beyond two deviations, each within six standard errors."""
+    p = problem(64, 64, 4096)
+    a = worker.run(check_job(Check(p, "normal", 1), arch, np.zeros(64 * 64, np.float16))).arrays["a"]
+    values = a.view(np.float16).astype(np.float64)
+    count = values.size
+    assert abs(values.mean()) <= 6 / count**0.5
+    assert abs(values.std() - 1) <= 6 / (2 * count) ** 0.5
+    share = 0.0455002638964
+    assert abs((np.abs(values) > 2).mean() - share) <= 6 * (share / count) ** 0.5
+
+
+@pytest.mark.parametrize("acc", ["f32", "f16"])
+@pytest.mark.parametrize("out", ["f16", "f32"])
+@pytest.mark.parametrize("init", ["normal", "ints", "seq"])
+@pytest.mark.parametrize("shape", [(85, 85, 85), (64, 128, 16), (70, 131, 257)])
+def test_the_check_is_that_of_numpy(
+    worker: Worker, arch: str, shape: tuple[int, int, int], init: str, out: str, acc: str
+) -> None:
+    """Every class, the largest error and each wrong element, over a result with known faults."""
+    p = problem(*shape, acc=acc, out=out, layout="nt")
+    check, limit = Check(p, init, 3), bound(p.k, acc, integers=init in INTEGER_INITS)
+    clean = worker.run(
+        check_job(check, arch, np.zeros(p.m * p.n, np.float32 if out == "f32" else np.float16))
+    )
+    total = _sums(check, clean.arrays)
+    c = rounded(rounded(total.reference, acc), out)
+    c[3, 5], c[7, 70], c[63, 63], c[41, 2] = np.nan, np.inf, 0.75, -c[41, 2]
+    c[60] = c[61]
+    expected = compare(p, total, c, limit)
+    result = worker.run(check_job(check, arch, stored(c, by_columns=False, dtype=out)))
+    found = check.read(result.arrays, "c")
+    for name in ("verified", "wrong", "overflow", "infinite", "nan", "max_error"):
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.elements == p.m * p.n
+    assert [repr(each) for each in found.first_wrong] == [repr(each) for each in expected.first_wrong]
+
+
+def _sums(check: Check, arrays: dict[str, NDArray[np.uint8]]) -> Sums:
+    p = check.problem
+    a = loaded(arrays["a"], p.m, p.k, by_columns=p.a.by_columns, dtype=p.dtype)
+    b = loaded(arrays["b"], p.k, p.n, by_columns=p.b.by_columns, dtype=p.dtype)
+    return sums(a, b)
+
+
+@pytest.mark.parametrize("k", [256, 2048, 16384])
+def test_one_element_four_ulp_off_is_found(worker: Worker, arch: str, k: int) -> None:
+    """In the largest element, with f16 output: the bound is not so wide that it hides one."""
+    p = problem(40, 72, k)
+    check = Check(p, "normal", 5)
+    arrays = worker.run(check_job(check, arch, np.zeros(p.m * p.n, np.float16))).arrays
+    c = rounded(_sums(check, arrays).reference, "f16").astype(np.float16)
+    row, col = np.unravel_index(np.argmax(np.abs(c)), c.shape)
+    clean = check.read(worker.run(check_job(check, arch, c)).arrays, "c")
+    assert (clean.verified, clean.wrong) == (p.m * p.n, 0)
+    c[row, col] -= 4 * np.spacing(np.abs(c[row, col])) * np.sign(c[row, col])
+    found = check.read(worker.run(check_job(check, arch, c)).arrays, "c")
+    assert (found.verified, found.wrong) == (p.m * p.n - 1, 1)
+    assert (found.first_wrong[0].row, found.first_wrong[0].col) == (row, col)
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("shape", TAILS)
+def test_a_stage_is_exact_on_integers(
+    worker: Worker, arch: str, name: str, shape: tuple[int, int, int]
+) -> None:
+    """Every type and layout over tails: the check says so, numpy says so, and the canaries live."""
+    stage = find_stage(name)
+    m, n, k = shape
+    for variant in stage.variants(arch):
+        types = {key: variant.params[key] for key in ("dtype", "acc", "out", "layout")}
+        case = stage.case(arch, m=m, n=n, k=k, **types)
+        result = worker.run(stage_job(stage, case, "ints"))
+        p = problem(m, n, k, **types)
+        found = Check(p, "ints", 0).read(result.arrays, "c")
+        assert (found.verified, found.wrong, found.max_error) == (m * n, 0, 0), case.key
+        product = fill(p, "ints", 0, is_b=False) @ fill(p, "ints", 0, is_b=True)
+        assert np.array_equal(result.arrays["c"], stored(product, by_columns=False, dtype=p.out))
+        assert result.damaged_canaries == []
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("acc", ["f32", "f16"])
+def test_a_stage_is_within_the_bound_and_always_the_same(
+    worker: Worker, arch: str, name: str, acc: str
+) -> None:
+    """Random normal inputs: within the bound, and the same bits on twenty runs."""
+    stage = find_stage(name)
+    case = stage.case(arch, m=257, n=129, k=1000, acc=acc, out="f32")
+    job = stage_job(stage, case, "normal")
+    first = worker.run(job).arrays
+    found = Check(problem(257, 129, 1000, acc=acc, out="f32"), "normal", 0).read(first, "c")
+    assert (found.verified, found.wrong) == (257 * 129, 0)
+    assert found.max_error is not None
+    assert found.max_error > 0
+    for _ in range(19):
+        assert np.array_equal(worker.run(job).arrays["c"], first["c"])
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_sizes_and_pointers_may_alternate(worker: Worker, arch: str, name: str) -> None:
+    """Nothing is left over from the problem before."""
+    stage = find_stage(name)
+    shapes = [(64, 48, 80), (48, 64, 80), (33, 47, 96), (64, 48, 80)]
+    for m, n, k in shapes:
+        result = worker.run(stage_job(stage, stage.case(arch, m=m, n=n, k=k)))
+        assert Check(problem(m, n, k), "ints", 0).read(result.arrays, "c").verified == m * n
+
+
+@pytest.mark.parametrize(("n", "overflow"), [(84, 0), (85, 248)])
+def test_seq_overflows_f16_from_85_on(worker: Worker, arch: str, n: int, overflow: int) -> None:
+    """Elements that overflow are counted, and are not verified."""
+    stage = find_stage("wmma-naive")
+    result = worker.run(stage_job(stage, stage.case(arch, m=n, n=n, k=n), "seq"))
+    found = Check(problem(n, n, n), "seq", 0).read(result.arrays, "c")
+    assert (found.overflow, found.wrong, found.verified) == (overflow, 0, n * n - overflow)
+
+
+def test_seq_has_infinite_inputs_from_2896_on(worker: Worker, arch: str) -> None:
+    """B[i] = (i + 1.25) / 128 rounds to infinity from 65520 on: 257 elements, each spoils a column."""
+    stage, n = find_stage("wmma-naive"), 2896
+    check = Check(problem(n, n, n), "seq", 0)
+    result = worker.run(stage_job(stage, stage.case(arch, m=n, n=n, k=n), "seq"))
+    found = check.read(result.arrays, "c")
+    assert check.infinite_inputs(result) == 257
+    assert (found.infinite, found.nan, found.wrong) == (257 * n, 0, 0)
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_compute_sanitizer_is_silent(arch: str, tool: str, tmp_path: Path) -> None:
+    """Over tails and whole tiles, the stages and the check's kernels."""
+    try:
+        sanitizer = find_tool("compute-sanitizer")
+    except MissingError as error:
+        pytest.skip(error.message)
+    shapes = ((33, 17, 40), (64, 64, 64))
+    stages = [find_stage(name) for name in STAGES]
+    jobs = [
+        stage_job(stage, stage.case(arch, m=m, n=n, k=k, layout="nt"))
+        for stage in stages
+        for m, n, k in shapes
+    ]
+    files = tmp_path / "jobs", tmp_path / "results"
+    files[0].write_bytes(pickle.dumps(jobs))
+    command = [str(sanitizer.path), "--tool", tool, "--error-exitcode", "77"]
+    if tool == "memcheck":  # cuda.core asks for parameter after parameter until the driver says no
+        command += ["--report-api-errors", "no"]
+    done = subprocess.run(
+        [*command, *wrapped_command(*files, 0)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for result, job in zip(pickle.loads(files[1].read_bytes()), jobs, strict=True):  # noqa: S301 - ours
+        assert len(result.arrays) == sum(buffer.download for buffer in job.buffers)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_command_measures(run_cli: Callable[..., Any], name: str) -> None:
+    """The row has what scripts rely on, and its numbers agree with each other."""
+    sizes = ("-m", "512", "-n", "384", "-k", "256")
+    done = run_cli("gemm", "--stage", name, *sizes, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["backend"] == "device"
+    (row,) = document["result"]["stages"]
+    assert (row["stage"], row["m"], row["n"], row["k"]) == (name, 512, 384, 256)
+    assert row["verified"] is True
+    assert row["verified_elements"] == 512 * 384
+    times = row["milliseconds"]
+    assert 0 < times["low"] <= times["median"] <= times["high"]
+    assert row["tflops"] == pytest.approx(2 * 512 * 384 * 256 / times["median"] / 1e9)
+    if row["baseline"] is None:
+        assert row["percent_of_cublas"] is row["cublas"] is None
+        assert row["baseline_note"]
+    else:
+        assert row["percent_of_cublas"] > 0
+        assert row["cublas"]["wrong"] == 0

@@ -1,0 +1,265 @@
+"""The numpy fills and the numpy check: right against definitions written once more, wrong when mutated."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from gemm_jobs import problem
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ptxlab.experiments.gemm.bound import Bound, bound
+from ptxlab.experiments.gemm.reference import (
+    INITS,
+    INTEGER_INITS,
+    Comparison,
+    compare,
+    fill,
+    random_bits,
+    rounded,
+    stream,
+    sums,
+)
+
+Array = NDArray[np.float64]
+
+
+def checked(
+    m: int, n: int, k: int, init: str, change: Array | None = None, **types: str
+) -> tuple[Array, Comparison]:
+    """Return the rounded reference of a problem, and the check of it plus ``change``."""
+    p = problem(m, n, k, **types)
+    total = sums(fill(p, init, 1, is_b=False), fill(p, init, 1, is_b=True))
+    right = rounded(rounded(total.reference, p.acc), p.out)
+    limit = bound(k, p.acc, integers=init in INTEGER_INITS)
+    return right, compare(p, total, right if change is None else right + change, limit)
+
+
+def test_random_bits_are_splitmix64() -> None:
+    """The second value of a stream, in plain Python integers."""
+    mask = 2**64 - 1
+
+    def mixed(x: int) -> int:
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & mask
+        return x ^ (x >> 31)
+
+    expected = mixed((mixed(42) + 2 * 0x9E3779B97F4A7C15) & mask)
+    assert random_bits(np.array([1], np.uint64), 42)[0] == expected
+
+
+def test_streams_of_seeds_and_operands_are_apart() -> None:
+    """A and B of the first hundred seeds are two hundred streams."""
+    assert len({stream(seed, is_b=b) for seed in range(100) for b in (False, True)}) == 200
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_fills_do_not_depend_on_the_layout(init: str) -> None:
+    """The logical matrices are the same in all four layouts."""
+    for is_b in (False, True):
+        fills = [fill(problem(5, 7, 3, layout=each), init, 1, is_b=is_b) for each in ("nn", "tt")]
+        assert np.array_equal(*fills)
+
+
+def test_seq_is_the_index() -> None:
+    """A[i] = i / 256 and B[i] = (i + 1.25) / 128 over logical row-major indices, rounded to f16."""
+    p = problem(3, 5, 4)
+    for i, j in ((0, 0), (1, 2), (2, 3)):
+        assert fill(p, "seq", 0, is_b=False)[i, j] == np.float16((4 * i + j) / 256)
+        assert fill(p, "seq", 0, is_b=True)[i, j] == np.float16((5 * i + j + 1.25) / 128)
+
+
+def test_ints_are_small_and_use_their_range() -> None:
+    """-2 to 2, each of them about a fifth of the time."""
+    values = fill(problem(200, 1, 200), "ints", 3, is_b=False)
+    numbers, counts = np.unique(values, return_counts=True)
+    assert numbers.tolist() == [-2, -1, 0, 1, 2]
+    assert np.abs(counts / values.size - 0.2).max() <= 6 * math.sqrt(0.2 * 0.8 / values.size)
+
+
+def test_normal_values_are_normal() -> None:
+    """Mean, deviation and the share beyond two deviations, each within six standard errors."""
+    values = fill(problem(300, 1, 300), "normal", 2, is_b=False)
+    share, count = 0.0455002638964, values.size
+    assert abs(values.mean()) <= 6 / math.sqrt(count)
+    assert abs(values.std() - 1) <= 6 / math.sqrt(2 * count)
+    assert abs((np.abs(values) > 2).mean() - share) <= 6 * math.sqrt(share / count)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=20, deadline=None)
+def test_sums_are_the_exact_ones(seed: int) -> None:
+    """The float64 reference against rational arithmetic: its own error is far below the bound."""
+    p = problem(2, 2, 40)
+    a, b = (fill(p, "normal", seed, is_b=is_b) for is_b in (False, True))
+    total = sums(a, b)
+    exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[1], b[:, 0], strict=True))
+    magnitude = sum(abs(Fraction(float(x) * float(y))) for x, y in zip(a[1], b[:, 0], strict=True))
+    assert abs(Fraction(float(total.reference[1, 0])) - exact) <= 40 * Fraction(2) ** -53 * magnitude
+    steps = [a[1, :end] @ b[:end, 0] for end in (16, 32, 40)]
+    assert total.partials[1, 0] == pytest.approx(np.abs(steps).sum(), rel=1e-12)
+    assert total.magnitude[1, 0] == pytest.approx(float(magnitude), rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "overflow"), [(84, 0), (85, 248), (86, 657)])
+def test_seq_overflows_f16_from_85_on(n: int, overflow: int) -> None:
+    """The count is that of sums that round to infinity: 65520 and above. Those are not verified."""
+    _, found = checked(n, n, n, "seq")
+    a = [[float(np.float16((n * i + k) / 256)) for k in range(n)] for i in range(n)]
+    b = [[float(np.float16((n * k + j + 1.25) / 128)) for k in range(n)] for j in range(n)]
+    large = sum(np.dot(row, col) >= 65520 for row in a for col in b)
+    assert large == overflow
+    assert (found.overflow, found.verified, found.wrong) == (overflow, n * n - overflow, 0)
+
+
+def test_equal_infinities_are_no_pass() -> None:
+    """All results overflow: nothing is verified although every element equals its reference."""
+    p = problem(2, 2, 2)
+    large = np.full((2, 2), 60000.0)
+    total = sums(large, large)
+    found = compare(p, total, np.full((2, 2), np.inf), bound(2, "f32", integers=False))
+    assert (found.verified, found.wrong, found.overflow) == (0, 0, 4)
+
+
+def test_an_overflow_of_the_wrong_sign_is_wrong() -> None:
+    """So is a finite result or NaN where the reference overflows by far."""
+    p = problem(1, 1, 1)
+    total = sums(np.full((1, 1), 60000.0), np.full((1, 1), 60000.0))
+    for value in (-np.inf, np.nan, 60000.0):
+        assert compare(p, total, np.full((1, 1), value), bound(1, "f32", integers=False)).wrong == 1
+
+
+def test_infinite_inputs_start_at_2896() -> None:
+    """B[i] rounds to infinity from 65520 on; A[i] only from n = 4096 on."""
+    for n, count in ((2895, 0), (2896, 257)):
+        last = np.arange(n * n - n, n * n, dtype=np.float64)
+        assert np.isinf(rounded((last + 1.25) / 128, "f16")).sum() == count
+        assert not np.isinf(rounded(last / 256, "f16")).any()
+    assert not np.isinf(rounded(np.array([(4095**2 - 1) / 256]), "f16")).any()
+    assert np.isinf(rounded(np.array([(4096**2 - 1) / 256]), "f16")).all()
+
+
+def test_infinite_and_nan_references_are_counted_apart() -> None:
+    """Infinity times 1 is infinite, times 0 is NaN; neither is compared, whatever the result is."""
+    p = problem(3, 1, 1)
+    total = sums(np.array([[np.inf], [np.inf], [1.0]]), np.array([[1.0]]))
+    found = compare(p, total, np.array([[np.inf], [7.0], [1.0]]), Bound(0.0, 0.0, -1.0))
+    assert (found.infinite, found.nan, found.verified) == (2, 0, 1)
+    total = sums(np.array([[np.inf], [1.0], [1.0]]), np.array([[0.0]]))
+    found = compare(p, total, np.array([[np.nan], [0.0], [np.nan]]), Bound(0.0, 0.0, -1.0))
+    assert (found.nan, found.infinite, found.verified, found.wrong) == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("acc", ["f32", "f16"])
+@pytest.mark.parametrize("out", ["f32", "f16"])
+def test_the_rounded_reference_is_right(init: str, acc: str, out: str) -> None:
+    """And every element is in one class."""
+    _, found = checked(17, 33, 40, init, acc=acc, out=out)
+    assert (found.verified, found.wrong) == (17 * 33, 0)
+    assert found.elements == 17 * 33
+
+
+@pytest.mark.parametrize("k", [256, 2048, 16384])
+def test_four_ulp_in_one_element_fail(k: int) -> None:
+    """In the largest element, for all three depths; the untouched result passes."""
+    right, clean = checked(12, 12, k, "normal")
+    assert (clean.verified, clean.wrong) == (144, 0)
+    change = np.zeros_like(right)
+    at = np.unravel_index(np.argmax(np.abs(right)), right.shape)
+    change[at] = -4 * np.sign(right[at]) * np.spacing(np.float16(np.abs(right[at])))
+    _, found = checked(12, 12, k, "normal", change)
+    assert (found.verified, found.wrong) == (143, 1)
+    assert (found.first_wrong[0].row, found.first_wrong[0].col) == at
+
+
+@pytest.mark.parametrize(("acc", "out"), [("f32", "f32"), ("f32", "f16"), ("f16", "f16")])
+def test_integers_must_be_exact(acc: str, out: str) -> None:
+    """The smallest step of the output type in one element is wrong, in either direction."""
+    right, _ = checked(9, 9, 64, "ints", acc=acc, out=out)
+    for sign in (1, -1):
+        change = np.zeros_like(right)
+        kind = np.float16 if out == "f16" else np.float32
+        change[4, 4] = sign * float(np.spacing(kind(np.abs(right[4, 4]))))
+        _, found = checked(9, 9, 64, "ints", change, acc=acc, out=out)
+        assert found.wrong == 1
+
+
+def test_integers_beyond_the_accumulator_are_bounded_not_exact() -> None:
+    """With f16 sums of 4096 ones an odd partial sum has no exact value: one step off is permitted."""
+    p = problem(1, 1, 4096, acc="f16")
+    total = sums(np.ones((1, 4096)), np.ones((4096, 1)))
+    for k, wrong in ((2048, 1), (4096, 0)):
+        total = sums(np.ones((1, k)), np.ones((k, 1)))
+        found = compare(p, total, np.full((1, 1), k - 4.0), bound(k, "f16", integers=True))
+        assert found.wrong == wrong
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+def test_a_destroyed_element_fails(value: float) -> None:
+    """NaN never passes; the poison of an element that was not written is NaN."""
+    right, _ = checked(8, 8, 32, "normal")
+    change = np.zeros_like(right)
+    change[2, 3] = value - right[2, 3]
+    _, found = checked(8, 8, 32, "normal", change)
+    assert found.wrong == 1
+    assert (found.first_wrong[0].row, found.first_wrong[0].col) == (2, 3)
+
+
+def test_a_transposed_operand_fails() -> None:
+    """Inputs are distinguishable: B read in the wrong order leaves hardly an element right."""
+    p = problem(16, 16, 16)
+    for init in ("normal", "ints", "seq"):
+        a, b = (fill(p, init, 1, is_b=is_b) for is_b in (False, True))
+        limit = bound(16, "f32", integers=init in INTEGER_INITS)
+        found = compare(p, sums(a, b), rounded(a @ b.T, "f16"), limit)
+        assert found.wrong >= 128
+
+
+def simulated(a: Array, b: Array, group: int, acc: str) -> Array:
+    """Return the product as a tensor core without guard bits adds it: ``group`` products at once."""
+    c = np.zeros((a.shape[0], b.shape[1]))
+    for start in range(0, a.shape[1], group):
+        products = a[:, start : start + group, None] * b[None, start : start + group, :]
+        terms = np.concatenate([c[:, None, :], products], axis=1)
+        largest = np.abs(terms).max(axis=1, keepdims=True)
+        _, exponent = np.frexp(np.where(largest == 0, 1.0, largest))
+        unit = np.ldexp(1.0, exponent - 24)
+        total = (np.trunc(terms / unit) * unit).sum(axis=1)
+        c = rounded(total, "f16") if acc == "f16" else _cut(total)
+    return c
+
+
+def _cut(values: Array) -> Array:
+    """Return the values cut to 24 bits."""
+    _, exponent = np.frexp(values)
+    unit = np.ldexp(1.0, exponent - 24)
+    return np.asarray(np.trunc(values / unit) * unit)
+
+
+@pytest.mark.parametrize("group", [8, 16])
+@pytest.mark.parametrize("acc", ["f32", "f16"])
+@pytest.mark.parametrize("init", ["normal", "ints", "seq"])
+def test_the_bound_holds_for_a_simulated_tensor_core(group: int, acc: str, init: str) -> None:
+    """And its error is not nothing: truncation shows in f32 outputs, so the bound is put to the test."""
+    p = problem(24, 24, 512 if init != "seq" else 48, acc=acc, out="f32")
+    a, b = (fill(p, init, 4, is_b=is_b) for is_b in (False, True))
+    total = sums(a, b)
+    c = rounded(simulated(a, b, group, acc), "f32")
+    limit = bound(p.k, acc, integers=init in INTEGER_INITS)
+    found = compare(p, total, c, limit)
+    assert (found.verified, found.wrong) == (24 * 24, 0)
+    assert found.max_error is not None
+    assert (found.max_error > 0) == (init != "ints" or bool((total.magnitude > limit.exact_limit).any()))
+
+
+def test_bounds_grow_with_depth_and_with_the_accumulator() -> None:
+    """Growth stays finite however deep the product is."""
+    depths = [bound(k, "f32", integers=False).unit for k in (16, 4096, 2**20)]
+    assert depths == sorted(depths)
+    assert bound(64, "f16", integers=False).unit > 100 * bound(64, "f32", integers=False).unit
+    assert math.isfinite(bound(2**31 - 128, "f16", integers=False).unit)

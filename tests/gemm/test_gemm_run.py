@@ -1,0 +1,352 @@
+"""A whole run of ``ptxlab gemm`` with a stand-in for the device that answers from numpy."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gemm_jobs import problem
+from numpy.typing import NDArray
+
+from ptxlab import assets
+from ptxlab.device.job import DeviceInfo, Job, JobResult, Launch, Samples, Timing
+from ptxlab.errors import DeviceError, ExitCode, MissingError, UsageError
+from ptxlab.experiments import recording
+from ptxlab.experiments.gemm import run
+from ptxlab.experiments.gemm.bound import bound
+from ptxlab.experiments.gemm.catalogue import list_record, recorded
+from ptxlab.experiments.gemm.check import ELEMENT, LISTED, PANEL_MACS, SUMMARY, Check
+from ptxlab.experiments.gemm.measure import Trial
+from ptxlab.experiments.gemm.reference import (
+    INTEGER_INITS,
+    Comparison,
+    Element,
+    compare,
+    fill,
+    rounded,
+    sums,
+)
+from ptxlab.experiments.gemm.run import Request, run_gemm
+from ptxlab.experiments.record import Record
+from ptxlab.experiments.registry import find_stage
+from ptxlab.experiments.runner import Lab
+from ptxlab.render.show import blocks
+from ptxlab.render.terminal import to_terminal
+
+H200 = DeviceInfo("NVIDIA H200", "sm_90a", 132, 50 << 20, 232448, 141 << 30, "580.159", "13.0")
+STAGE_MS, LIBRARY_MS = 2.0, 0.5
+
+
+@dataclass
+class StandIn:
+    """Answers like a worker: right, but for ``change``, which is added to the stage's result.
+
+    Attributes:
+        request: what runs.
+        change: (row, col, value) added to the stage's result.
+        library: whether cuBLAS is there.
+        damaged: what the canaries say.
+        fault: what happens instead.
+
+    """
+
+    request: Request
+    change: tuple[int, int, float] | None = None
+    library: bool = True
+    damaged: list[str] = field(default_factory=list)
+    fault: DeviceError | None = None
+    timeout: float = 20.0
+    timeouts: list[float | None] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def run(self, job: Job, *, timeout: float | None = None) -> JobResult:
+        """Return what the check would find, and times of 2 ms and 0.5 ms."""
+        self.timeouts.append(timeout)
+        if self.fault:
+            raise self.fault
+        (timing,) = (step for step in job.steps if isinstance(step, Timing))
+        arrays: dict[str, NDArray[np.uint8]] = {}
+        for side, name in zip(("stage", "cublas"), ("c", "c.cublas"), strict=True):
+            if side in dict(timing.sides):
+                arrays |= self._result(name, self.change if side == "stage" else None)
+        arrays["infinite_inputs"] = np.zeros(1, np.uint64).view(np.uint8)
+        samples = {"stage": _samples(STAGE_MS)}
+        if "cublas" in dict(timing.sides):
+            absent = Samples([], [], [], [], 0, note="cuBLAS is not installed")
+            samples["cublas"] = _samples(LIBRARY_MS, "cuBLAS 13.1") if self.library else absent
+        return JobResult(arrays, self.damaged, {timing.name: samples})
+
+    def _result(self, name: str, change: tuple[int, int, float] | None) -> dict[str, NDArray[np.uint8]]:
+        options: dict[str, Any] = dict(self.request.options)
+        p = problem(**options)
+        init = self.request.init
+        total = sums(fill(p, init, 0, is_b=False), fill(p, init, 0, is_b=True))
+        c = rounded(rounded(total.reference, p.acc), p.out)
+        if change:
+            c[change[0], change[1]] += change[2]
+        limit = bound(p.k, p.acc, integers=init in INTEGER_INITS)
+        return _packed(name, compare(p, total, c, limit))
+
+
+def _samples(milliseconds: float, baseline: str = "") -> Samples:
+    times = [milliseconds * (1 + 1e-5 * (i % 3)) for i in range(20)]
+    return Samples(times, [1830] * 20, [500.0] * 20, [""] * 20, 1, baseline)
+
+
+def _packed(name: str, found: Comparison) -> dict[str, NDArray[np.uint8]]:
+    """Return a comparison as the device writes it, everything in its last block."""
+    summaries = np.zeros(3, SUMMARY)
+    for key in ("verified", "wrong", "overflow", "infinite", "nan"):
+        summaries[2][key] = getattr(found, key)
+    if found.worst:
+        summaries[2]["has_worst"], summaries[2]["worst"] = 1, _tuple(found.worst)
+    listed = np.zeros(LISTED, ELEMENT)
+    for i, each in enumerate(reversed(found.first_wrong)):
+        listed[i] = _tuple(each)
+    count = np.array([len(found.first_wrong)], np.uint32)
+    arrays = {"summaries": summaries, "list": listed, "listed": count}
+    return {f"{name}.{key}": np.frombuffer(each.tobytes(), np.uint8) for key, each in arrays.items()}
+
+
+def _tuple(each: Element) -> tuple[float, ...]:
+    return (each.row, each.col, each.result, each.reference, each.low, each.high)
+
+
+@pytest.fixture
+def gemm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that runs a request on a stand-in."""
+
+    def runs(request: Request, **how: Any) -> tuple[Record, StandIn]:
+        stand_in = StandIn(request, **how)
+        lab = Lab("sm_90a", stand_in, H200, "")  # type: ignore[arg-type]
+        monkeypatch.setattr(run, "open_lab", lambda *_: lab)
+        return run_gemm(request, lambda *_: None), stand_in
+
+    return runs
+
+
+def request(m: int, n: int, k: int, init: str = "normal", **more: Any) -> Request:
+    """Return the request for wmma-naive with f16 out, f32 sums, tn."""
+    options = {"m": m, "n": n, "k": k, "dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"}
+    return Request(stage=more.pop("stage", "wmma-naive"), options=options, init=init, **more)
+
+
+def test_a_right_result_is_a_row_that_scripts_can_read(gemm: Any) -> None:
+    """All names of the contract, and numbers that follow from the samples."""
+    record, _ = gemm(request(48, 40, 64))
+    assert record.exit_code == ExitCode.OK
+    document = json.loads(json.dumps(record.document(), default=str))
+    (row,) = document["result"]["stages"]
+    assert (row["stage"], row["m"], row["n"], row["k"]) == ("wmma-naive", 48, 40, 64)
+    assert (row["dtype"], row["acc"], row["out"], row["layout"]) == ("f16", "f32", "f16", "tn")
+    assert row["milliseconds"]["median"] == pytest.approx(STAGE_MS, rel=1e-4)
+    assert row["tflops"] == pytest.approx(2 * 48 * 40 * 64 / 2e-3 / 1e12, rel=1e-4)
+    assert row["percent_of_cublas"] == pytest.approx(25, rel=1e-4)
+    assert (row["baseline"], row["verdict"]) == ("cuBLAS 13.1", "slower")
+    assert row["percent_of_measured_peak"] is None
+    assert row["peak_note"]
+    assert row["verified"] is True
+    assert (row["overflow"], row["wrong"], row["nan_references"]) == (0, 0, 0)
+    assert (row["clock_mhz"], row["power_w"]) == (1830, 500)
+    assert 0 < row["max_error"] <= row["max_error_at"]["permitted"]
+    assert row["cublas"]["verified"] is True
+
+
+def test_an_error_of_half_an_ulp_is_said_to_be_rounding(gemm: Any) -> None:
+    """Cases C86: not a bug."""
+    record, _ = gemm(request(48, 40, 64))
+    detail = record.checks[-1]["detail"]
+    assert "ulp of f16" in detail
+    assert detail.endswith("output rounding, not a bug")
+
+
+def test_one_wrong_element_fails(gemm: Any) -> None:
+    """Exit 1, and the message says where it is and what would be right."""
+    record, _ = gemm(request(48, 40, 64), change=(31, 7, 1.0))
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    (row,) = record.result["stages"]
+    assert (row["verified"], row["wrong"]) == (False, 1)
+    assert (row["first_wrong"][0]["row"], row["first_wrong"][0]["col"]) == (31, 7)
+    assert "1919 of 1920 elements verified" in record.checks[-1]["detail"]
+    assert "1 wrong" in record.checks[-1]["detail"]
+    assert "row 31, column 7" in record.checks[-1]["detail"]
+    assert "not a bug" not in record.checks[-1]["detail"]
+
+
+def test_nan_fails(gemm: Any) -> None:
+    """NaN never passes."""
+    record, _ = gemm(request(16, 16, 16), change=(0, 0, np.nan))
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    assert record.result["stages"][0]["wrong"] == 1
+
+
+def test_damaged_canaries_fail(gemm: Any) -> None:
+    """A stage that writes beside its result is not verified; damage by the library is not its fault."""
+    record, _ = gemm(request(16, 16, 16), damaged=["c: 4 bytes past its end from +0"])
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    assert "past its end" in record.checks[-1]["detail"]
+    record, _ = gemm(request(16, 16, 16), damaged=["c.cublas: 4 bytes past its end from +0"])
+    assert record.exit_code == ExitCode.OK
+
+
+def test_overflow_is_no_pass(gemm: Any) -> None:
+    """Seq from 85 on: counted apart from wrong ones, and the run ends with exit 1."""
+    record, _ = gemm(request(84, 84, 84, "seq"))
+    assert record.exit_code == ExitCode.OK
+    record, _ = gemm(request(85, 85, 85, "seq"))
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    (row,) = record.result["stages"]
+    assert (row["verified"], row["overflow"], row["wrong"]) == (False, 248, 0)
+    assert "248 overflow f16" in record.checks[-1]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("init", "notes"), [("normal", 0), ("ints", 1), ("seq", 1), ("ones", 2), ("zeros", 2)]
+)
+def test_inputs_that_are_not_random_are_labelled(gemm: Any, init: str, notes: int) -> None:
+    """Cases C81; and a fill that looks alike after any permutation is warned about."""
+    record, _ = gemm(request(16, 16, 16, init))
+    assert len(record.result["notes"]) == notes
+    assert all(init in note for note in record.result["notes"])
+    assert record.result["stages"][0]["init"] == init
+
+
+def test_without_cublas_there_is_no_percent(gemm: Any) -> None:
+    """Null, with the reason; the stage is timed all the same."""
+    for how, vs in (({"library": False}, "cublas"), ({}, "none")):
+        record, _ = gemm(request(16, 16, 16, versus=vs), **how)
+        (row,) = record.result["stages"]
+        assert row["percent_of_cublas"] is row["baseline"] is row["verdict"] is row["cublas"] is None
+        assert row["baseline_note"]
+        assert row["tflops"] > 0
+        assert record.exit_code == ExitCode.OK
+
+
+def test_a_stage_that_is_not_what_it_claims_is_not_timed(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim fails the run; no row."""
+    stage = find_stage("wmma-naive")
+    monkeypatch.setattr(type(stage), "claims", lambda *_: {"HGMMA": 1})
+    monkeypatch.setattr(run, "find_stage", lambda _: stage)
+    record, stand_in = gemm(request(16, 16, 16))
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    assert record.result["stages"] == stand_in.timeouts == []
+    assert "not what it claims" in record.skipped[0]["reason"]
+
+
+def test_what_does_not_fit_is_refused(gemm: Any) -> None:
+    """Exit 3: a and b of 192 GiB each, c of 128 GiB, twice."""
+    with pytest.raises(MissingError, match=r"takes \d+\.\d GiB; NVIDIA H200 has 141\.0 GiB"):
+        gemm(request(2**18, 2**18, 3 * 2**17))
+
+
+def test_the_time_limit_grows_with_the_work() -> None:
+    """16384^3 is checked in panels, each below the limit of one launch, and is given minutes."""
+    stage = find_stage("wmma-naive")
+    case = stage.case("sm_90a", m=16384, n=16384, k=16384)
+    check = Check(problem(16384, 16384, 16384), "normal", 0)
+    panels = check.compares("c")
+    assert len(panels) == 16384**3 // PANEL_MACS
+    assert all(isinstance(each, Launch) for each in panels)
+    assert sum(each.grid[1] for each in panels) == 16384 // 64
+    firsts = [int(each.arguments[-4]) for each in panels]  # type: ignore[arg-type]
+    assert firsts == list(range(0, 256, panels[0].grid[1]))
+    assert 60 <= Trial(stage, case, check, "none").seconds <= 600
+    small = Check(problem(64, 64, 64), "normal", 0)
+    assert Trial(stage, stage.case("sm_90a", m=64, n=64, k=64), small, "cublas").seconds < 0.1
+
+
+def test_the_view_shows_all_of_it(gemm: Any) -> None:
+    """Every number of the row, the checks, the explanation and the conclusion."""
+    record, _ = gemm(request(48, 40, 64, "ints"))
+    record.command = ["gemm"]
+    text = to_terminal(blocks(record.document()))
+    row = record.result["stages"][0]
+    for part in ("wmma-naive", "48x40x64", "ints", "slower", "25.0", "cuBLAS 13.1", "yes"):
+        assert part in text
+    assert f"{row['tflops']:.1f}" in text
+    assert "shared memory of a block" in text
+    assert "What limits it is expected to be" in text
+    assert "other power" in text
+
+
+def test_recordings_are_shown_and_grow_stale(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """--record keeps the row; without a GPU it is shown; a changed kernel makes it stale."""
+    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
+    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
+    stage = find_stage("wmma-naive")
+    assert stage.folder.is_relative_to(tmp_path)
+    shutil.rmtree(stage.recordings, ignore_errors=True)
+    assert recorded(stage) == []
+    record, _ = gemm(request(48, 40, 64, keep=True))
+    assert Path(record.result["recording"]).name == "nvidia-h200.json"
+    (row,) = recorded(stage)
+    assert (row["device"], row["m"], row["stale"]) == ("NVIDIA H200", 48, False)
+    assert row["percent_of_cublas"] == pytest.approx(25, rel=1e-4)
+    (listed,) = list_record().result["available"]
+    assert listed["recorded"][0]["tflops"] == row["tflops"]
+    stage.source.write_text(stage.source.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    assert recorded(stage)[0]["stale"] is True
+    monkeypatch.setattr(run, "open_lab", lambda *_: Lab("sm_90a", None, None, "no driver"))
+    with pytest.raises(MissingError, match="not run: no driver") as caught:
+        run_gemm(request(48, 40, 64), lambda *_: None)
+    assert caught.value.record is not None
+    assert caught.value.record.result["recorded"][0]["m"] == 48
+
+
+def test_a_wrong_result_is_not_recorded(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings hold what is right."""
+    monkeypatch.setattr(recording, "save", lambda *_: pytest.fail("it was recorded"))
+    record, _ = gemm(request(16, 16, 16, keep=True), change=(0, 0, 9.0))
+    assert "recording" not in record.result
+
+
+def test_a_device_that_fails_is_told_after_the_other_stages(gemm: Any) -> None:
+    """Exit 5, and the record says which stage it was."""
+    with pytest.raises(DeviceError, match="timed out") as caught:
+        gemm(request(16, 16, 16), fault=DeviceError("the device timed out after 20 s"))
+    assert caught.value.record is not None
+    assert caught.value.record.skipped[-1] == {
+        "case": "wmma-naive",
+        "reason": "the device timed out after 20 s",
+    }
+    assert len(caught.value.record.result["explanations"]) == 1
+
+
+def test_without_a_compiler_the_work_is_still_explained(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit 3 even with --explain: what the SASS would tell is missing."""
+
+    def no_compiler(*_: object) -> None:
+        raise MissingError("NVRTC is not here", "pip install nvidia-cuda-nvrtc")
+
+    monkeypatch.setattr(run, "build_unit", no_compiler)
+    with pytest.raises(MissingError, match="NVRTC is not here") as caught:
+        gemm(request(16, 16, 16, explain_only=True))
+    (said,) = caught.value.record.result["explanations"]  # type: ignore[union-attr]
+    assert said["occupancy"] is None
+    assert said["limiter"]["resource"] == "device memory"
+
+
+def test_the_ladder_runs_what_it_can(gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stage that does not load is skipped with the reason; asked for by name it is an error."""
+    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
+    broken = tmp_path / "kernels" / "gemm" / "broken"
+    broken.mkdir()
+    (broken / "stage.py").write_text('"""Does not load."""\n1 / 0\n', encoding="utf-8")
+    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
+    record, _ = gemm(request(16, 16, 16, stage=None))
+    assert [row["stage"] for row in record.result["stages"]] == ["wmma-naive"]
+    assert record.skipped[0]["case"] == "broken"
+    assert "ZeroDivisionError" in record.skipped[0]["reason"]
+    rows = {row["stage"]: row for row in list_record().result["available"]}
+    assert "ZeroDivisionError" in rows["broken"]["problem"]
+    with pytest.raises(UsageError, match="unknown stage 'wmma'; legal: broken, wmma-naive"):
+        gemm(request(16, 16, 16, stage="wmma"))

@@ -1,0 +1,203 @@
+"""Every stage, without a GPU: it compiles in all variants, its SASS is as claimed, its numbers add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxlab.errors import MissingError, UsageError
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm import GemmStage, Problem
+from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.explain import explain, mma_by_sass
+from ptxlab.experiments.gemm.machine import LIMITS, MACHINES, machine, occupancy
+from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.sass.claims import check_claims
+from ptxlab.sass.report import kernels
+
+STAGES = [entry.name for entry in stage_entries()]
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+def test_all_variants_compile_to_what_is_claimed(name: str, arch: str) -> None:
+    """Tensor instructions as many as claimed, no spill, no advisory, in every type and layout."""
+    stage = find_stage(name)
+    cases = list(stage.variants(arch))
+    assert len({case.key for case in cases}) == len(cases)
+    found = {each["name"]: each for each in kernels(build_unit(stage, cases, arch))}
+    for case in cases:
+        kernel = found[kernel_name(stage, stage.macros(case))]
+        claims = stage.claims(case)
+        assert claims, "a stage without a claim proves nothing"
+        failed = [detail for _, ok, detail in check_claims(kernel, claims) if not ok]
+        assert not failed, case.key
+        assert mma_by_sass(stage, case, kernel)[0] == stage.mma_count(case), case.key
+        assert kernel["shared_bytes"] == _static_shared(stage, case), case.key
+
+
+def _static_shared(stage: GemmStage, case: Case) -> int:
+    return sum(stage.shared(case).values()) - stage.dynamic_shared_bytes(case)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_mma_count_is_mnk_over_2048(name: str) -> None:
+    """4096^3 takes 33,554,432 HMMA.16816 (cases C17: one is 16 x 8 x 16 = 2048 multiply-adds)."""
+    stage = find_stage(name)
+    assert stage.mma_count(stage.case("sm_90a")) == 33_554_432
+    assert stage.mma_count(stage.case("sm_90a", m=512, n=256, k=128)) == 512 * 256 * 128 // 2048
+
+
+def test_tails_are_multiplied_whole() -> None:
+    """17 x 33 x 5 takes 2 x 3 tiles of one step, two instructions each."""
+    stage = find_stage("wmma-naive")
+    case = stage.case("sm_90a", m=17, n=33, k=5)
+    assert (stage.tiles(case), stage.steps(case), stage.mma_count(case)) == (6, 1, 12)
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("size", ["m", "n", "k"])
+def test_sizes_must_be_in_range(name: str, size: str) -> None:
+    """Zero, negative, and too large for 32 bits."""
+    stage = find_stage(name)
+    for value in (0, -4, 2**31 - 1):
+        with pytest.raises(UsageError, match=f"-{size} {value} is no size; legal: 1 to"):
+            stage.case("sm_90a", **{size: value})
+    stage.case("sm_90a", **{size: 1})
+
+
+def test_a_grid_has_less_than_two_to_the_31_blocks() -> None:
+    """2^20 x 2^20 would be 2^32 tiles of 16 x 16."""
+    with pytest.raises(UsageError, match="4294967296 tiles are more blocks than a grid has"):
+        find_stage("wmma-naive").case("sm_90a", m=2**20, n=2**20)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_wrong_values_name_the_legal_ones(name: str) -> None:
+    """Types and layouts."""
+    stage = find_stage(name)
+    for option, value in (("layout", "kn"), ("out", "f64"), ("acc", "f8"), ("dtype", "u8")):
+        with pytest.raises(UsageError, match="legal: "):
+            stage.case("sm_90a", **{option: value})
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_an_old_chip_is_not_for_it(name: str) -> None:
+    """Exit 3: a stage not for this chip."""
+    with pytest.raises(MissingError, match="is not for sm_75; it is for sm_"):
+        find_stage(name).case("sm_75")
+
+
+def test_layout_letters_are_those_of_blas() -> None:
+    """Tn has both operands k-contiguous; strides are (row, column) in elements."""
+    strides = {
+        "tn": ((7, 1), (1, 7)),
+        "nn": ((1, 3), (1, 7)),
+        "nt": ((1, 3), (5, 1)),
+        "tt": ((7, 1), (5, 1)),
+    }
+    for layout, (a, b) in strides.items():
+        p = Problem(3, 5, 7, "f16", "f32", "f16", layout)
+        assert (p.a.strides, p.b.strides, p.c.strides) == (a, b, (5, 1))
+
+
+def test_bytes_and_operations_of_a_problem() -> None:
+    """Each matrix once: 2 bytes for f16, 4 for f32."""
+    p = Problem(10, 20, 30, "f16", "f32", "f32", "tn")
+    assert p.flop == 2 * 10 * 20 * 30
+    assert p.nbytes == 10 * 30 * 2 + 30 * 20 * 2 + 10 * 20 * 4
+
+
+def test_occupancy_of_one_warp_blocks_is_limited_by_blocks() -> None:
+    """50 registers: 1792 a warp, 9 warps in each quarter of an SM, 36; an SM holds 32 blocks."""
+    held = occupancy(LIMITS[90], threads=32, registers=50, shared_bytes=2048)
+    assert held.by == {"registers": 36, "shared memory": 76, "warps": 64, "blocks": 32}
+    assert (held.blocks, held.warps, held.limiter, held.percent) == (32, 32, "blocks", 50.0)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "blocks", "limiter"),
+    [
+        (256, 32, 0, 8, "registers"),  # 8 warps of 1024 registers: exactly 64 warps, all limits agree
+        (256, 64, 0, 4, "registers"),
+        (256, 255, 0, 1, "registers"),
+        (128, 32, 100 * 1024, 2, "shared memory"),
+        (1024, 32, 0, 2, "registers"),
+    ],
+)
+def test_occupancy(threads: int, registers: int, shared: int, blocks: int, limiter: str) -> None:
+    """Figures of CUDA's own occupancy rules, worked out by hand."""
+    held = occupancy(LIMITS[90], threads=threads, registers=registers, shared_bytes=shared)
+    assert (held.blocks, held.limiter) == (blocks, limiter)
+
+
+def test_an_unknown_chip_has_no_figures() -> None:
+    """And a device that is not the known one has its own SMs, and no rates that are not its own."""
+    assert machine("sm_90a") is MACHINES[90]
+    assert machine("sm_75") is None
+    other = machine("sm_90a", "NVIDIA H20", 78)
+    assert other is not None
+    assert (other.name, other.multiprocessors, other.rates) == ("NVIDIA H20", 78, {})
+
+
+def test_explanation_of_the_naive_stage() -> None:
+    """Worked out by hand for 4096^3 on an H200 with 50 registers."""
+    stage = find_stage("wmma-naive")
+    case = stage.case("sm_90a")
+    said = explain(stage, case, MACHINES[90], {"registers": 50})
+    assert said["tiles"] == {"tile": [16, 16, 16], "threads": 32, "blocks": 256 * 256, "steps": 256}
+    assert said["shared"]["bytes"] == 512 + 512 + 1024
+    assert said["work"]["flop"] == 2 * 4096**3
+    assert said["work"]["bytes"] == 3 * 2 * 4096**2
+    assert said["work"]["flop_per_byte"] == pytest.approx(4096 / 3)
+    assert said["work"]["useful_percent"] == 100
+    assert said["waves"]["slots"] == 132 * 32
+    assert said["waves"]["waves"] == pytest.approx(65536 / 4224)
+    assert said["waves"]["percent"] == pytest.approx(100 * 65536 / 4224 / 16)
+    by_key = {row["key"]: row for row in said["bounds"]}
+    lines = 256 * 256 * 256 * 64  # 64 lines a step, in each step of each tile
+    assert by_key["l1 lines"]["amount"] == lines
+    assert by_key["l1 lines"]["milliseconds"] == pytest.approx(lines / (132 * 1.83e9) * 1e3)
+    assert by_key["tensor f32"]["tflops"] == pytest.approx(989)
+    assert said["limiter"]["resource"] == "L1 line lookups"
+    assert said["limiter"]["tflops"] == pytest.approx(8192 / 64 * 132 * 1.83e9 / 1e12)
+
+
+def test_a_small_grid_is_said_to_leave_places_empty() -> None:
+    """One tile: one of 4224 places."""
+    stage = find_stage("wmma-naive")
+    said = explain(stage, stage.case("sm_90a", m=3, n=2, k=1), MACHINES[90], {"registers": 50})
+    assert said["waves"]["busy_multiprocessors"] == 1
+    assert "the waves of blocks are 0 % full" in said["limiter"]["reason"]
+    assert said["work"]["useful_percent"] == pytest.approx(100 * 6 / 4096)
+
+
+def test_an_odd_leading_dimension_is_remarked() -> None:
+    """Lines that do not start on 16 bytes take the slow way, and the explanation says so."""
+    stage = find_stage("wmma-naive")
+    for layout, names in (("tn", ("A", "B")), ("nn", ("B",)), ("nt", ()), ("tt", ("A",))):
+        case = stage.case("sm_90a", m=64, n=72, k=33, layout=layout)
+        remarks = stage.remarks(case)
+        assert [each[0] for each in remarks] == list(names)
+        assert all("leading dimension 33" in each for each in remarks)
+        reason = explain(stage, case, MACHINES[90], None)["limiter"]["reason"]
+        assert all(each in reason for each in remarks)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_recordings_are_of_this_kernel(name: str) -> None:
+    """A kernel that changed must be recorded again; what is recorded is right and adds up."""
+    for row in recorded(find_stage(name)):
+        assert not row["stale"], "record it again on a GPU: --record"
+        assert row["verified"] is True
+        flop = 2 * row["m"] * row["n"] * row["k"]
+        assert row["tflops"] == pytest.approx(flop / row["milliseconds"]["median"] / 1e9)
+
+
+def test_without_figures_the_explanation_still_has_the_work() -> None:
+    """No machine, no kernel: geometry, bytes and operations remain."""
+    stage = find_stage("wmma-naive")
+    said = explain(stage, stage.case("sm_90a"), None, None)
+    assert said["limiter"] is said["occupancy"] is said["waves"] is None
+    assert said["bounds"] == []
+    assert said["work"]["mma"] == 33_554_432

@@ -1,0 +1,196 @@
+"""Behaviours of ``ptxlab sass`` and ``ptxlab cache`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+import sass_sources as sources
+
+from ptxlab.experiments import registry
+from ptxlab.experiments.record import Record
+from ptxlab.experiments.sass import sass_record
+from ptxlab.toolchain.options import Options
+
+RunCli = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write one file of each kind that the command takes, and some that it must refuse."""
+    folder = tmp_path_factory.mktemp("sources")
+    (folder / "loops.cu").write_text(sources.LOOPS)
+    (folder / "wgmma.cu").write_text(sources.WGMMA)
+    (folder / "volta.ptx").write_text(sources.module("sm_75", sources.VOLTA))
+    (folder / "junk.cubin").write_text("junk")
+    (folder / "bad.cu").write_text("\n\n__global__ void k() { missing(); }\n")
+    (folder / "f64.ptx").write_text(sources.module("sm_90", sources.F64))
+    return folder
+
+
+def document(done: CompletedProcess[str]) -> dict[str, Any]:
+    """Return the JSON document on stdout."""
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_several_architectures_at_once(run_here: RunCli, files: Path) -> None:
+    """C12: four steps on Turing; on Hopper no tensor operation, and a note."""
+    done = run_here("sass", str(files / "volta.ptx"), "--arch", "sm_75,sm_90", "--json")
+    assert done.returncode == 0
+    found = document(done)
+    assert (found["arch"], found["params"]["arch"]) == ("", ["sm_75", "sm_90"])
+    kernels = {each["arch"]: each for each in found["result"]["kernels"]}
+    assert {arch: each["tensor_ops"] for arch, each in kernels.items()} == {"sm_75": 4, "sm_90": 0}
+    assert [entry["ptx"] for entry in kernels["sm_90"]["emulated"]] == [sources.VOLTA.opcode]
+
+
+def test_the_table_shows_what_an_engineer_looks_for(run_here: RunCli, files: Path) -> None:
+    """Every opcode, the loops and the padding of the chosen kernel, and of no other."""
+    done = run_here("sass", str(files / "loops.cu"), "--arch", "sm_90", "--kernel", "by_four")
+    assert done.returncode == 0
+    for text in ("by_four", "HMMA.16816.F32", "loops of by_four", "padding", "Counts are static"):
+        assert text in done.stdout
+    assert "not_unrolled" not in done.stdout
+
+
+def test_emulation_and_advisories_are_shown(run_here: RunCli, files: Path) -> None:
+    """People see them too, with what would help."""
+    volta = run_here("sass", str(files / "volta.ptx"), "--arch", "sm_90").stdout
+    assert "emulated in volta (sm_90)" in volta
+    wgmma = run_here("sass", str(files / "wgmma.cu")).stdout
+    assert "__launch_bounds__(threads, 1)" in wgmma
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("junk.cubin",), 4, "nvdisasm"),
+        (("none.cu",), 2, "none.cu does not exist"),
+        (("loops.cu", "--arch", "sm_91"), 2, "legal: sm_75"),
+        (("loops.cu", "--arch", "sm_90,"), 2, "unknown architecture ''"),
+        (("loops.cu", "--arch", "sm_90", "--kernel", "many"), 2, "there is no kernel 'many'; there are: not"),
+        (("loops.cu", "-O", "9"), 2, "legal: 0, 1, 2, 3"),
+        (("bad.cu",), 4, 'bad.cu:3: error: identifier "missing" is undefined'),
+        (("wgmma.cu", "--arch", "sm_90"), 4, "hint: use sm_90a"),
+        (("files.txt",), 2, "legal: a .cu, .ptx, .cubin file, probe:"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_right_code(
+    run_here: RunCli, files: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    """One line, at most one hint, the exit code of the contract, and the document that says the same."""
+    done = run_here("sass", str(files / arguments[0]), *arguments[1:], "--json")
+    assert done.returncode == code
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert document(done)["error"]["exit"] == code
+
+
+def test_the_whole_log_of_the_compiler_is_in_the_document(run_here: RunCli, files: Path) -> None:
+    """The one line points; the compiler's own words are there to read."""
+    done = run_here("sass", str(files / "bad.cu"), "--json")
+    assert "1 error detected" in document(done)["result"]["log"]
+    assert "1 error detected" in run_here("sass", str(files / "bad.cu")).stdout
+
+
+def test_what_compiles_is_reported_beside_what_does_not(run_here: RunCli, files: Path) -> None:
+    """C14, and C69: one architecture refuses, with its reason; the other's answer is there."""
+    done = run_here("sass", str(files / "wgmma.cu"), "--arch", "sm_120a,sm_90a", "--json")
+    found = document(done)
+    assert done.returncode == found["error"]["exit"] == 4
+    assert {each["arch"] for each in found["result"]["kernels"]} == {"sm_90a"}
+    assert [each["case"] for each in found["skipped"]] == ["sm_120a"]
+    assert "wgmma exists on sm_90a alone" in found["error"]["hint"]
+
+
+def test_every_experiment_s_claims_hold() -> None:
+    """The target names a probe or a stage; its claims are checked kernel by kernel."""
+    targets = [f"probe:{each.name}" for each in registry.probe_entries()]
+    targets += [f"gemm:{each.name}" for each in registry.stage_entries()]
+    assert targets
+    for target in targets:
+        record = sass_record(target, [], Options())
+        assert len(record.checks) >= len(record.result["kernels"]) > 0
+        assert [check for check in record.checks if not check["ok"]] == []
+
+
+def test_a_claim_that_fails_is_exit_1(
+    run_here: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's probe whose kernel has no LDSM does not hold its claim of one."""
+    folder = tmp_path / "wrong"
+    folder.mkdir()
+    (folder / "kernel.cu").write_text('extern "C" __global__ void KERNEL(int* p) { *p = 1; }\n')
+    (folder / "probe.py").write_text(
+        '"""Does it hold?"""\n'
+        "from ptxlab.experiments.probe import Probe\n"
+        "class Wrong(Probe):\n"
+        "    def inputs(self, case): return {}\n"
+        "    def expected(self, case): return {}\n"
+        "    def conclude(self, case, record): return ''\n"
+        "    def claims(self, case): return {'LDSM': 1}\n"
+    )
+    monkeypatch.setenv("PTXLAB_PROBES", str(tmp_path))
+    done = run_here("sass", "probe:wrong", "--json")
+    assert done.returncode == 1, done.stderr
+    failed = [check for check in document(done)["checks"] if not check["ok"]]
+    assert ["SASS holds 1 LDSM" in check["name"] for check in failed] == [True]
+
+
+def test_a_probe_without_a_legal_variant_is_no_success(
+    run_here: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit 0 never means that nothing could be done."""
+    folder = tmp_path / "nowhere"
+    folder.mkdir()
+    (folder / "kernel.cu").write_text('extern "C" __global__ void KERNEL() {}\n')
+    (folder / "probe.py").write_text(
+        "from ptxlab.experiments.probe import Probe\n"
+        "class Nowhere(Probe):\n"
+        "    def variants(self, arch): return iter(())\n"
+        "    def inputs(self, case): return {}\n"
+        "    def expected(self, case): return {}\n"
+        "    def conclude(self, case, record): return ''\n"
+    )
+    monkeypatch.setenv("PTXLAB_PROBES", str(tmp_path))
+    done = run_here("sass", "probe:nowhere", "--arch", "sm_80")
+    assert done.returncode == 2
+    assert "nowhere has no variant that is legal on sm_80" in done.stderr
+
+
+def test_options_of_the_compiler_are_for_files(run_here: RunCli) -> None:
+    """A probe's macros are its own; -O has nothing to act on."""
+    done = run_here("sass", f"probe:{registry.probe_entries()[0].name}", "-O", "1")
+    assert done.returncode == 2
+    assert "does not apply to a probe" in done.stderr
+
+
+def test_the_record_names_what_made_the_code(files: Path) -> None:
+    """The compiler's version, and the folder with source, PTX and cubin."""
+    record: Record = sass_record(str(files / "loops.cu"), ["sm_90"], Options())
+    (build,) = record.result["builds"]
+    assert build["compiler"].startswith("NVRTC 13.")
+    assert record.environment["compiler"] == build["compiler"]
+    assert Path(build["folder"], "kernel.ptx").is_file()
+
+
+def test_the_cache_can_be_looked_at_and_emptied(
+    run_here: RunCli, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was built is counted; clear removes it and says how much that was."""
+    monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "cache"))
+    assert run_here("sass", str(files / "volta.ptx"), "--arch", "sm_75").returncode == 0
+    info = document(run_here("cache", "info", "--json"))["result"]
+    assert info["folder"] == str(tmp_path / "cache")
+    assert info["entries"] == 1
+    assert 0 < info["bytes"] < info["limit_bytes"] == 512_000_000
+    assert str(tmp_path / "cache") in run_here("cache", "info").stdout
+    removed = document(run_here("cache", "clear", "--json"))["result"]["removed"]
+    assert removed["entries"] == 1
+    assert document(run_here("cache", "info", "--json"))["result"]["entries"] == 0
+    assert "0 builds" in run_here("cache", "clear").stdout

@@ -1,0 +1,181 @@
+"""Behaviours of ptxlab.toolchain.cache."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ptxlab.errors import UsageError
+from ptxlab.toolchain import cache
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = {"kernel.cubin": b"machine code", "log.txt": b""}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test a cache of its own."""
+    monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("PTXLAB_CACHE_LIMIT_MB", raising=False)
+    monkeypatch.setattr(cache, "_warned", False)
+    return tmp_path / "cache"
+
+
+def key(number: int) -> str:
+    """Return one of many keys."""
+    return cache.key_of(number=number)
+
+
+def test_what_was_stored_is_loaded() -> None:
+    """Files, facts and folder; an unknown key has no entry."""
+    stored = cache.store(key(1), FILES, {"arch": "sm_90a"})
+    entry = cache.load(key(1))
+    assert entry is not None
+    assert (entry.folder, entry.files, entry.facts) == (stored, FILES, {"arch": "sm_90a"})
+    assert cache.load(key(2)) is None
+
+
+def test_the_key_does_not_depend_on_the_order_of_its_parts() -> None:
+    """But on every part's value."""
+    assert cache.key_of(a=1, b=["x"]) == cache.key_of(b=["x"], a=1)
+    assert cache.key_of(a=1, b=["x"]) != cache.key_of(a=1, b=["y"])
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(min_size=1, max_size=60), st.data())
+def test_any_damage_to_any_file_is_noticed(data: bytes, choice: st.DataObject) -> None:
+    """Cut, changed or gone: the entry is removed."""
+    folder = cache.store(key(1), {"kernel.cubin": data, "log.txt": b"text"}, {"arch": "sm_90a"})
+    assert folder is not None
+    file = folder / choice.draw(st.sampled_from(["kernel.cubin", "log.txt", "manifest.json"]))
+    whole = file.read_bytes()
+    damaged = choice.draw(st.sampled_from(["cut", "gone", "changed"]))
+    if damaged == "gone":
+        file.unlink()
+    elif damaged == "cut":
+        file.write_bytes(whole[: choice.draw(st.integers(0, len(whole) - 1))])
+    else:
+        place = choice.draw(st.integers(0, len(whole) - 1))
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+    assert cache.load(key(1)) is None
+    assert not folder.exists()
+
+
+def test_the_least_recently_used_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading is using; the size stays under the limit."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "1")
+    large = {"kernel.cubin": bytes(300_000)}
+    for number in range(3):
+        folder = cache.store(key(number), large, {})
+        assert folder is not None
+        os.utime(folder / "manifest.json", (number, number))
+    assert cache.load(key(0)) is not None  # used now, so that 1 is the oldest
+    cache.store(key(3), large, {})
+    assert [cache.load(key(number)) is not None for number in range(4)] == [True, False, True, True]
+    assert cache.info()["bytes"] <= cache.limit_bytes()
+
+
+def test_an_entry_larger_than_the_limit_is_kept_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was just built is never evicted by itself."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "0")
+    cache.store(key(1), FILES, {})
+    assert cache.store(key(2), FILES, {}) is not None
+    assert [cache.load(key(number)) is not None for number in (1, 2)] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", ""])
+def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Exit code 2 with the variable's name."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", text)
+    with pytest.raises(UsageError, match="PTXLAB_CACHE_LIMIT_MB"):
+        cache.limit_bytes()
+
+
+def test_what_a_killed_process_left_goes_when_it_is_old(folder: Path) -> None:
+    """Half-written folders are removed after an hour."""
+    cache.store(key(1), FILES, {})
+    old, young = folder / "builds" / ".new-old", folder / "builds" / ".new-young"
+    for scratch in (old, young):
+        scratch.mkdir()
+    os.utime(old, (0, 0))
+    cache.store(key(2), FILES, {})
+    assert not old.exists()
+    assert young.exists()
+
+
+def test_a_cache_that_cannot_be_written_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On stderr, once, and the build goes on."""
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "file" / "cache"))
+    for _ in range(2):
+        assert cache.load(key(1)) is None
+        assert cache.store(key(1), FILES, {}) is None
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert str(tmp_path / "file" / "cache") in err
+    assert cache.info()["entries"] == 0
+
+
+def test_clear_takes_what_the_cache_wrote_and_nothing_else(folder: Path) -> None:
+    """$PTXLAB_CACHE may be a folder with other things in it."""
+    cache.store(key(1), FILES, {})
+    (folder / "notes.txt").write_text("the user's own")
+    removed = cache.clear()
+    assert removed["entries"] == 1
+    assert removed["bytes"] > len(FILES["kernel.cubin"])
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    assert cache.clear() == {"entries": 0, "bytes": 0}
+
+
+def test_a_memo_for_an_entry_that_was_evicted_is_dropped_silently(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Another process may evict at any moment."""
+    folder = cache.store(key(1), FILES, {})
+    assert folder is not None
+    shutil.rmtree(folder)
+    cache.store_memo(folder, "answer", 42)
+    assert cache.load_memo(folder, "answer") is None
+    assert not folder.exists()
+    assert capfd.readouterr().err == ""
+
+
+WORK = """
+import random, sys
+from ptxlab.toolchain import cache
+random.seed(int(sys.argv[1]))
+for _ in range(40):
+    key = cache.key_of(number=random.randrange(6))
+    entry = cache.load(key)
+    if entry is None:
+        cache.store(key, {"kernel.cubin": key.encode() * 4000}, {"key": key})
+        entry = cache.load(key)
+    if entry is not None:  # another process may have evicted it already
+        assert entry.files["kernel.cubin"] == entry.facts["key"].encode() * 4000
+        assert entry.facts["key"] == key
+        cache.store_memo(entry.folder, "memo", key)
+        assert cache.load_memo(entry.folder, "memo") in (key, None)
+"""
+
+
+def test_many_processes_store_load_and_evict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen processes under a limit that is too small: whole entries or none, and no warning."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "1")  # room for three of the six
+    running = [
+        subprocess.Popen([sys.executable, "-c", WORK, str(seed)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for seed in range(16)
+    ]
+    errors = [process.communicate(timeout=120)[1] for process in running]
+    assert [process.returncode for process in running] == [0] * 16, errors
+    assert errors == [""] * 16
+    assert not list((folder / "builds").glob(".new-*"))
