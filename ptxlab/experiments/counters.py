@@ -72,14 +72,15 @@ STALLS = {
 """Why a warp may not issue, and what that means. Source: Nsight Compute's kernel profiling guide, "Warp
 Stall Reasons", for GH100 and the chips before it."""
 
+_BUSY = "avg.pct_of_peak_sustained_active"
+
 _TENSOR_PIPE = (
     # Hopper: every type but HFMA2.MMA, which compilers also use to move constants.
     (
-        "sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active"
-        ".avg.pct_of_peak_sustained_active",
-        "sm__pipe_tensor_op_dmma_cycles_active.avg.pct_of_peak_sustained_active",
+        f"sm__pipe_tensor_type_hmma_hgmma_qgmma_imma_igmma_bmma_bgmma_cycles_active.{_BUSY}",
+        f"sm__pipe_tensor_op_dmma_cycles_active.{_BUSY}",
     ),
-    ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",),
+    (f"sm__pipe_tensor_cycles_active.{_BUSY}",),
 )
 """Ways to get the tensor pipe's use, the best first: the sum of these metrics, if all are there."""
 
@@ -212,10 +213,11 @@ def stalls(metrics: Mapping[str, Any]) -> list[dict[str, Any]]:
 def shared(launch: Launch) -> dict[str, dict[str, Any]]:
     """Return for each class of shared-memory instruction what it cost.
 
-    ``instructions`` (warp instructions that ran in at least one thread), ``wavefronts``, ``ideal`` and
-    ``conflicts``, which is wavefronts above the ideal. They are attributed to instructions, so nothing but
-    the class itself is in them. ``source`` says how the ideal was got: "per instruction" as ncu computes it
-    from the addresses, or "per opcode": the least that a full warp of that opcode takes.
+    ``instructions`` (warp instructions that ran in at least one thread), ``wavefronts``, ``ideal``
+    and ``conflicts``, which is wavefronts above the ideal. They are attributed to instructions, so
+    nothing but the class itself is in them. ``source`` says how the ideal was got: "per
+    instruction" as ncu computes it from the addresses, or "per opcode": the least that a full warp
+    of that opcode takes.
     """
     rows = _per_instruction(launch)
     return rows if rows is not None else _per_class(launch)
@@ -292,8 +294,9 @@ def _excess(value: int | None, floor: int | None) -> int | None:
 def shared_raw(metrics: Mapping[str, Any], classes: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the L1's own counters for shared memory, and how many of its conflicts are not the banks'.
 
-    The conflict counter also counts waits for the data path that global loads and stores share with shared
-    memory; what no instruction's own wavefronts account for is of that kind.
+    The conflict counter also counts waits for other traffic on the same path, such as data that
+    cp.async brings past the L1 (tests/profile/data/busy.cu; NVIDIA H200, 2026-11-29); what no
+    instruction's own wavefronts account for is of that kind.
     """
     conflicts = _whole(metrics.get(RAW_CONFLICTS))
     own = [each["conflicts"] for each in classes.values()]

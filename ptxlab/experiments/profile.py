@@ -24,10 +24,9 @@ ALL_GROUPS = "default"
 """The name that stands for all groups of counters.GROUPS."""
 
 CAVEATS = (
-    "ncu runs every launch alone, several times, with the caches flushed before each: the counts are"
-    " those of one launch, but its duration is that of a cold run and no benchmark.",
-    "Conflicts are wavefronts above the ideal, attributed to instructions. The raw L1 counter also"
-    " holds wavefronts that waited because global loads and stores held the same data path.",
+    "ncu runs a launch several times, alone and with cold caches: its duration is no benchmark.",
+    "Conflicts are wavefronts above the ideal, attributed to instructions.",
+    "The raw L1 counter also counts waits for other traffic, such as data that cp.async brings.",
 )
 
 _START_SECONDS = 20.0  # for a worker to say which device there is
@@ -86,7 +85,7 @@ def profile_target(
         ToolError: ncu or the worker failed, or the report is damaged.
 
     """
-    if target.endswith(ncu.SUFFIX):
+    if target.endswith(ncu.SUFFIXES):
         return profile_report(Path(target), settings)
     experiment = find_experiment(target)
     values = values_of(experiment, options, sizes)

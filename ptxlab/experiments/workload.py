@@ -35,8 +35,9 @@ class Workload:
         job: what the worker does.
         kernel: the kernel that the job is about; its other launches prepare data.
         static: what the SASS of that kernel holds (an entry of the kernels of a sass document).
-        modelled: what the model says: ``counts`` of executed instructions, ``banks`` (the wavefronts of the
-            probe's one instruction), ``demands`` (what a GEMM takes of each resource), where it knows them.
+        modelled: what the model says: ``counts`` of executed instructions, ``banks`` (the
+            wavefronts of the probe's one instruction), ``demands`` (what a GEMM takes of each
+            resource), where it knows them.
 
     """
 

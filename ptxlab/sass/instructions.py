@@ -102,7 +102,7 @@ def functions(build: Build) -> list[Function]:
     document = build.memo(
         f"disassembly-{identity}", lambda: disassemble(build.cubin, name=build.name or "kernel.cubin")
     )
-    return [_function(each) for each in document[1]]
+    return [_function(name, lines) for name, lines in _sections(document[1])]
 
 
 def opcode_counts(code: Iterable[Instruction]) -> dict[str, int]:
@@ -115,19 +115,34 @@ def has_prefix(opcode: str, prefix: str) -> bool:
     return f"{opcode}.".startswith(f"{prefix}.")
 
 
-def _function(document: dict[str, Any]) -> Function:
-    start = document["start"]
-    lines = [
-        Instruction(
-            start + INSTRUCTION_BYTES * index,
-            each.get("predicate", ""),
-            each["opcode"],
-            each.get("operands", ""),
-        )
-        for index, each in enumerate(document["sass-instructions"])
-    ]
+def _sections(pieces: list[dict[str, Any]]) -> list[tuple[str, list[Instruction]]]:
+    """Return the name and the lines of each section.
+
+    Up to 13.2, nvdisasm gives the internal functions behind a kernel as pieces of their own; later ones
+    give the section as a whole.
+    """
+    sections: list[tuple[str, list[Instruction]]] = []
+    for piece in pieces:
+        lines = [
+            Instruction(
+                piece["start"] + INSTRUCTION_BYTES * index,
+                each.get("predicate", ""),
+                each["opcode"],
+                each.get("operands", ""),
+            )
+            for index, each in enumerate(piece["sass-instructions"])
+        ]
+        before = sections[-1][1] if sections else []
+        if before and piece["start"] == before[-1].address + INSTRUCTION_BYTES:
+            before += lines
+        else:
+            sections.append((piece["function-name"], lines))
+    return sections
+
+
+def _function(name: str, lines: list[Instruction]) -> Function:
     padding = [each for each in lines if each.opcode == "NOP"]
     busy = [each for each in lines if each.opcode != "NOP"]
     if busy and not busy[-1].predicate and busy[-1].target == busy[-1].address:
         padding.append(busy.pop())
-    return Function(document["function-name"], tuple(lines), tuple(busy), tuple(padding))
+    return Function(name, tuple(lines), tuple(busy), tuple(padding))

@@ -29,8 +29,12 @@ MINIMUM_VERSION = (2022, 4)
 """The ncu of CUDA 12.0, the first toolkit that compiles for sm_90a."""
 
 SUFFIX = ".ncu-rep"
+SUFFIXES = (SUFFIX, ".ncu-repz")
+"""How the names of reports end: ncu writes the first when it is told to; 2026.3 packs others by itself."""
 
 _STDERR = 2
+_ERROR = "==ERROR=="
+_PROGRAM_FAILED = re.compile(r"The application returned an error code \((\d+)\)")
 _REFUSED_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([\w:.]*\w)")
 
 
@@ -125,8 +129,8 @@ def command_line(tool: Tool, request: Request, report: Path, log: Path) -> list[
 def collect(tool: Tool, request: Request, report: Path, *, instances: Collection[str] = ()) -> Outcome:
     """Run a program under ncu and read the report that it leaves in the file ``report``.
 
-    ncu 2025.3 passes over metrics that the chip does not have without a word; a version that refuses to run
-    is run again without them.
+    ncu 2025.3 passes over metrics that the chip does not have without a word; a version that
+    refuses to run is run again without them.
 
     Args:
         tool: find_ncu().
@@ -227,9 +231,9 @@ def diagnose(run: Run, launches: int, request: Request) -> PtxlabError | None:
         refused = _refusal(run.log)
         if refused:
             return refused
-    errors = _lines(run.log, "ERROR")
-    program = re.search(r"The application returned an error code \((\d+)\)", run.log)
-    if program:
+    errors = _errors(run.log)
+    program = _PROGRAM_FAILED.search(run.log)
+    if program and not errors:
         said = f": {run.output.splitlines()[-1]}" if run.output.strip() else ""
         return ToolError(
             f"{request.program} ended with exit code {program[1]} under ncu{said}",
@@ -309,9 +313,9 @@ def _why_nothing(others: list[str], request: Request, *, used_cuda: bool) -> tup
         return f"{program} made no {which} after the first {request.skip}", "a smaller --launch-skip"
     if others:
         near = difflib.get_close_matches(request.kernel, others, n=1)
+        how_many = f"0 of the {len(others)} kernels that {program} launched"
         return (
-            f"the filter '{request.kernel}' matched 0 of the {len(others)} kernels that {program} launched: "
-            f"{', '.join(others)}",
+            f"the filter '{request.kernel}' matched {how_many}: {', '.join(others)}",
             f"--kernel {near[0] if near else others[0]}, or --kernel regex:PATTERN",
         )
     if used_cuda:
@@ -319,8 +323,7 @@ def _why_nothing(others: list[str], request: Request, *, used_cuda: bool) -> tup
         return f"{program} used CUDA but launched no kernel{where}", "run it so that it needs the GPU"
     return (
         f"neither {program} nor a process that it started used CUDA",
-        "child processes are followed, but not those that a server, ssh or docker starts: profile the "
-        "process that launches the kernels itself",
+        "child processes are followed, but not those of a server, ssh or docker: profile these instead",
     )
 
 
@@ -330,19 +333,20 @@ def _available_kernels(log: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"^\s*\d+\.\s+(.+?)\s*$", listed, re.MULTILINE)))
 
 
-def _lines(log: str, kind: str) -> list[str]:
-    """Return what the lines that ncu marks ==ERROR== (or another kind) say."""
-    mark = f"=={kind}=="
-    return [line.replace(mark, "").strip() for line in log.splitlines() if line.startswith(mark)]
+def _errors(log: str) -> list[str]:
+    """Return what ncu's error lines say, but not that the program failed: ncu itself may have ended it."""
+    lines = [line.removeprefix(_ERROR).strip() for line in log.splitlines() if line.startswith(_ERROR)]
+    return [line for line in lines if not _PROGRAM_FAILED.search(line)]
 
 
 def read_report(path: Path, *, instances: Collection[str] = ()) -> list[dict[str, Any]]:
     """Return one dict per launch in a report.
 
-    Each has ``launch_id`` (counted from 0 in the order of the report), ``name`` (the kernel's function
-    name), ``demangled``, ``metrics`` (name -> value, None where ncu has none), and for the metrics that are
-    asked for in ``instances`` their values one by one: ``instances`` (name -> list of (key, value), where
-    the key is an opcode or a program counter) and ``sass`` (program counter -> instruction text).
+    Each has ``launch_id`` (counted from 0 in the order of the report), ``name`` (the kernel's
+    function name), ``demangled``, ``metrics`` (name -> value, None where ncu has none), and for the
+    metrics that are asked for in ``instances`` their values one by one: ``instances`` (name -> list
+    of (key, value), where the key is an opcode or a program counter) and ``sass`` (program counter
+    -> instruction text).
 
     Raises:
         UsageError: there is no such file.
@@ -367,8 +371,8 @@ def _damaged(path: Path) -> ToolError:
 def _read(path: Path, instances: Collection[str]) -> list[dict[str, Any]]:
     """Return the launches of a report.
 
-    NVIDIA's reader answers a damaged file with fewer launches, or with launches that lack everything, and
-    with notes of its own on stderr.
+    NVIDIA's reader answers a damaged file with fewer launches, or with launches that lack
+    everything, and with notes of its own on stderr.
     """
     reader = _reader()
     with _silence():

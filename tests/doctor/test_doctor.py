@@ -61,15 +61,18 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorker]:
 
 
 def row_of(result: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the row of a part."""
     return next(row for row in result["tools"] if row["name"] == name)
 
 
 def checks_of(document: dict[str, Any]) -> dict[str, bool]:
+    """Return whether each check held, by name."""
     return {check["name"]: check["ok"] for check in document["checks"]}
 
 
 @linux
 def test_an_installation_is_well_with_and_without_a_gpu(run_here: Any) -> None:
+    """Every needed tool is there with its version, and the kernel gets as far as it can."""
     done = run_here("doctor", "--json")
     document = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
@@ -86,6 +89,7 @@ def test_an_installation_is_well_with_and_without_a_gpu(run_here: Any) -> None:
 
 
 def test_the_rows_have_the_shape_that_scripts_read(run_here: Any) -> None:
+    """Whatever is not well has a hint."""
     result = json.loads(run_here("doctor", "--json").stdout)["result"]
     for row in result["tools"]:
         assert set(row) == {"name", "path", "version", "found_via", "status", "hint"}
@@ -95,6 +99,7 @@ def test_the_rows_have_the_shape_that_scripts_read(run_here: Any) -> None:
 
 @linux
 def test_a_right_answer_of_the_device_is_well(worker: type[FakeWorker], run_here: Any) -> None:
+    """With a device the kernel is launched, and the record says which device."""
     worker.answer = 3 * np.arange(COUNT) + 1
     done = run_here("doctor", "--json")
     document = json.loads(done.stdout)
@@ -108,6 +113,7 @@ def test_a_right_answer_of_the_device_is_well(worker: type[FakeWorker], run_here
     "answer", [3 * np.arange(COUNT), DeviceError("an illegal instruction"), np.full(COUNT, 2**32 - 1)]
 )
 def test_a_wrong_answer_and_a_fault_are_exit_1(worker: type[FakeWorker], run_here: Any, answer: Any) -> None:
+    """The launch is the check that fails, and the only one."""
     worker.answer = answer
     done = run_here("doctor", "--json")
     document = json.loads(done.stdout)
@@ -127,6 +133,7 @@ def test_a_wrong_answer_and_a_fault_are_exit_1(worker: type[FakeWorker], run_her
 def test_a_device_that_is_named_must_be_there_and_one_that_fails_is_no_absence(
     worker: type[FakeWorker], run_here: Any, start: Exception, device: str, code: int
 ) -> None:
+    """Without --device a machine without a GPU is well; a broken one never is."""
     worker.start = start
     done = run_here("doctor", "--device", device, "--json")
     assert done.returncode == code
@@ -137,6 +144,7 @@ def test_a_device_that_is_named_must_be_there_and_one_that_fails_is_no_absence(
 def test_a_compiler_that_refuses_a_right_kernel_is_exit_1(
     run_here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """What it is given here is no C++, which the doctor cannot know."""
     monkeypatch.setattr(doctor, "SOURCE", "no C++")
     done = run_here("doctor")
     assert done.returncode == 1
@@ -145,6 +153,7 @@ def test_a_compiler_that_refuses_a_right_kernel_is_exit_1(
 
 @linux
 def test_sass_without_the_expected_opcode_is_exit_1(run_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disassembly is held against a claim that can fail."""
     monkeypatch.setattr(doctor, "CLAIMS", {"HGMMA": 1})
     done = run_here("doctor", "--json")
     assert done.returncode == 1
@@ -156,6 +165,7 @@ def test_sass_without_the_expected_opcode_is_exit_1(run_here: Any, monkeypatch: 
 def test_without_any_compiler_it_is_exit_3_and_names_what_brings_it(
     run_here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As on macOS, or where the packages are not installed."""
     monkeypatch.setattr(tools, "_places", lambda _: iter(()))
     done = run_here("doctor", "--json")
     document = json.loads(done.stdout)
@@ -173,6 +183,7 @@ def test_without_any_compiler_it_is_exit_3_and_names_what_brings_it(
 def test_the_table_is_shown_although_something_is_missing(
     run_here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The error comes with the record, which is shown first."""
     monkeypatch.setattr(tools, "_places", lambda _: iter(()))
     done = run_here("doctor")
     assert "Not complete: nvrtc, ptxas, nvdisasm, cuobjdump" in done.stdout
@@ -180,6 +191,7 @@ def test_the_table_is_shown_although_something_is_missing(
 
 
 def test_a_missing_package_is_named_with_its_command(run_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is needed makes it exit 3; one that is not is a row."""
     real = metadata.distribution
 
     def distribution(name: str) -> metadata.Distribution:
@@ -197,6 +209,7 @@ def test_a_missing_package_is_named_with_its_command(run_here: Any, monkeypatch:
 
 @linux
 def test_a_ptxas_older_than_nvrtc_is_a_warning(run_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot read the PTX that NVRTC writes, but kernels of .cu files still compile."""
     real = tools.find_tool
 
     def find_tool(name: str) -> tools.Tool:
@@ -217,6 +230,7 @@ def test_a_ptxas_older_than_nvrtc_is_a_warning(run_here: Any, monkeypatch: pytes
 def test_a_cache_that_cannot_be_written_is_a_warning(
     run_here: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """It costs time and nothing else."""
     (tmp_path / "file").touch()
     monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "file"))
     done = run_here("doctor", "--json")
@@ -226,6 +240,8 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
 
 @linux
 def test_it_compiles_anew_whatever_the_cache_holds(run_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run still asks the compiler."""
+
     def broken(*_: Any) -> nvrtc.Compiled:
         raise MissingError("NVRTC is gone")
 
@@ -236,10 +252,12 @@ def test_it_compiles_anew_whatever_the_cache_holds(run_here: Any, monkeypatch: p
 
 
 def test_an_unknown_architecture_is_exit_2(run_here: Any) -> None:
+    """Before anything is examined."""
     assert run_here("doctor", "--arch", "sm_91").returncode == 2
 
 
 def test_every_variable_that_the_sources_read_is_listed(root: Path) -> None:
+    """The table is held against the sources."""
     read = re.compile(r"environ(?:\.get)?[(\[]\s*\"(\w+)\"")
     names = {
         name for file in (root / "ptxlab").rglob("*.py") for name in read.findall(file.read_text("utf-8"))

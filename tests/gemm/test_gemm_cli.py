@@ -45,7 +45,7 @@ def test_the_same_for_people(without_gpu: Run) -> None:
     """The tables come before the message."""
     done = without_gpu(*STAGE)
     assert done.returncode == 3
-    for part in ("occupancy and waves", "shared memory of a block", "33554432", "L1 line lookups"):
+    for part in ("occupancy and waves", "shared memory of a block", "33554432", "L1 data banks"):
         assert part in done.stdout
     assert "not run" in done.stderr
 

@@ -155,11 +155,11 @@ def test_explanation_of_the_naive_stage() -> None:
     assert said["waves"]["waves"] == pytest.approx(65536 / 4224)
     assert said["waves"]["percent"] == pytest.approx(100 * 65536 / 4224 / 16)
     by_key = {row["key"]: row for row in said["bounds"]}
-    lines = 256 * 256 * 256 * 64  # 64 lines a step, in each step of each tile
-    assert by_key["l1 lines"]["amount"] == lines
-    assert by_key["l1 lines"]["milliseconds"] == pytest.approx(lines / (132 * 1.83e9) * 1e3)
+    wavefronts = 256 * 256 * 256 * 64  # 8 loads of 8 wavefronts in each step of each tile
+    assert by_key["l1 wavefronts"]["amount"] == wavefronts
+    assert by_key["l1 wavefronts"]["milliseconds"] == pytest.approx(wavefronts / (132 * 1.83e9) * 1e3)
     assert by_key["tensor f32"]["tflops"] == pytest.approx(989)
-    assert said["limiter"]["resource"] == "L1 line lookups"
+    assert said["limiter"]["resource"] == "L1 data banks"
     assert said["limiter"]["tflops"] == pytest.approx(8192 / 64 * 132 * 1.83e9 / 1e12)
 
 
@@ -170,6 +170,17 @@ def test_a_small_grid_is_said_to_leave_places_empty() -> None:
     assert said["waves"]["busy_multiprocessors"] == 1
     assert "the waves of blocks are 0 % full" in said["limiter"]["reason"]
     assert said["work"]["useful_percent"] == pytest.approx(100 * 6 / 4096)
+
+
+@pytest.mark.parametrize(
+    ("leading", "turns"), [(64, 8), (4096, 8), (32, 4), (2896, 2), (2904, 1), (4104, 1), (8, 1), (16, 2)]
+)
+def test_pieces_at_the_same_place_of_a_line_take_turns(leading: int, turns: int) -> None:
+    """Eight rows of the matrix, and where in a 128-byte line each one's piece lies, worked out by hand."""
+    stage = find_stage("wmma-naive")
+    case = stage.case("sm_90a", m=16, n=16, k=leading, layout="tn")
+    per_tile = stage.demands(case)["l1 wavefronts"] / stage.steps(case) / 2
+    assert per_tile == 4 * turns
 
 
 def test_an_odd_leading_dimension_is_remarked() -> None:

@@ -18,6 +18,7 @@ ALL_WARPS = BLOCKS * WARPS
 
 @pytest.fixture
 def launch(banks_report: Path) -> dict[str, Any]:
+    """Return the one launch of the report."""
     (only,) = ncu.read_report(banks_report, instances=counters.INSTANCES)
     return only
 
@@ -32,6 +33,7 @@ def without(launch: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def test_the_reader_gives_the_values_that_ncu_prints(launch: dict[str, Any], banks_report: Path) -> None:
+    """Every number of the raw page of the same report."""
     with banks_report.with_suffix(".csv").open(encoding="utf-8") as file:
         printed = {row["metric"]: float(row["value"]) for row in csv.DictReader(file)}
     assert len(printed) > 50
@@ -40,11 +42,13 @@ def test_the_reader_gives_the_values_that_ncu_prints(launch: dict[str, Any], ban
 
 
 def test_every_metric_that_is_asked_for_exists_on_hopper(launch: dict[str, Any]) -> None:
+    """No name is misspelt: ncu would pass over it without a word."""
     missing = set(counters.metrics_of(list(counters.GROUPS))) - set(launch["metrics"])
     assert not missing
 
 
 def test_the_launch_is_described(launch: dict[str, Any]) -> None:
+    """Name, grid, block and duration."""
     row = counters.kernel_row(launch)
     assert (row["launch_id"], row["name"]) == (0, "banks")
     assert (row["grid"], row["block"]) == ([BLOCKS, 1, 1], [32 * WARPS, 1, 1])
@@ -71,6 +75,7 @@ def test_instructions_that_the_compiler_switched_off_are_told_apart(launch: dict
 def test_each_class_of_shared_memory_has_its_row_and_only_the_32_way_lds_conflicts(
     launch: dict[str, Any],
 ) -> None:
+    """Clean LDSM says nothing about LDS: the classes are counted apart."""
     rows = counters.shared(launch)
     table = {
         name: (r["instructions"], r["wavefronts"], r["ideal"], r["conflicts"]) for name, r in rows.items()
@@ -87,6 +92,7 @@ def test_each_class_of_shared_memory_has_its_row_and_only_the_32_way_lds_conflic
 
 
 def test_the_counters_by_class_lead_to_the_same_rows(launch: dict[str, Any]) -> None:
+    """Where a report has no values per instruction."""
     by_instruction = counters.shared(launch)
     by_class = counters.shared(without(launch, counters.WAVEFRONTS))
     assert {row.pop("source") for row in by_instruction.values()} == {"per instruction"}
@@ -95,6 +101,7 @@ def test_the_counters_by_class_lead_to_the_same_rows(launch: dict[str, Any]) -> 
 
 
 def test_conflicts_that_no_instruction_accounts_for_are_not_bank_conflicts(launch: dict[str, Any]) -> None:
+    """They are what the raw counter has above the sum of all classes."""
     classes = counters.shared(launch)
     assert counters.shared_raw(launch["metrics"], classes)["not_bank_conflicts"] == 0
     busy = launch["metrics"] | {counters.RAW_CONFLICTS: 31 * ROUNDS * ALL_WARPS + 77}
@@ -124,10 +131,12 @@ def test_four_wavefronts_of_a_128_bit_load_are_no_conflicts(wavefronts: int, con
     ],
 )
 def test_a_wavefront_moves_128_bytes(opcode: str, ideal: int) -> None:
+    """Or one 8x8 matrix."""
     assert counters.ideal_wavefronts(opcode) == ideal
 
 
 def test_stalls_are_sorted_and_all_of_them_are_100_percent(launch: dict[str, Any]) -> None:
+    """A warp that issues is in the state "selected" for one cycle per instruction."""
     stalls = counters.stalls(launch["metrics"])
     assert len(stalls) == len(counters.STALLS)
     assert sum(each["percent"] for each in stalls) == pytest.approx(100)
@@ -138,6 +147,7 @@ def test_stalls_are_sorted_and_all_of_them_are_100_percent(launch: dict[str, Any
 
 
 def test_what_a_report_does_not_hold_is_none_and_never_zero(launch: dict[str, Any]) -> None:
+    """A report without any metric has a row without any number."""
     empty = {**launch, "metrics": {}, "instances": {}, "sass": {}}
     row = counters.kernel_row(empty)
     assert row["stalls"] == []
@@ -154,6 +164,7 @@ def test_what_a_report_does_not_hold_is_none_and_never_zero(launch: dict[str, An
 
 
 def test_without_counts_by_opcode_the_counters_stand_in(launch: dict[str, Any]) -> None:
+    """Where there is one that counts nothing else."""
     counted = counters.counts(without(launch, counters.OPCODES))
     assert counted["ldsm"] == counted["stsm"] == counted["ldgsts"] == ROUNDS * ALL_WARPS
     assert counted["hmma"] is None  # its counter would hold HGMMA as well
@@ -170,10 +181,12 @@ def test_without_counts_by_opcode_the_counters_stand_in(launch: dict[str, Any]) 
     ],
 )
 def test_the_opcode_is_found_behind_a_predicate(text: str, opcode: str) -> None:
+    """In the texts that the reader gives."""
     assert counters.opcode_of(text) == opcode
 
 
 def test_chips_without_hoppers_metric_use_the_pipes_own(launch: dict[str, Any]) -> None:
+    """And Hopper the one that leaves HFMA2.MMA out."""
     ampere = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 41.5}
     assert counters.tensor_percent(ampere) == 41.5
     assert 0 < (counters.tensor_percent(launch["metrics"]) or 0) < 5

@@ -66,6 +66,7 @@ def test_no_permission_is_exit_3_with_advice_while_the_program_ran_normally(
 def test_no_permission_leaves_what_needs_no_profiler_and_says_what_it_is(
     stub_ncu: Any, run_here: Any
 ) -> None:
+    """Static counts and the model, each called what it is."""
     stub_ncu(f"log.write_text('{PERMISSION}')\nsys.exit(1)")
     document = said(run_here("profile", f"gemm:{A_STAGE}", "-m", "64", "-n", "64", "-k", "32", "--json"))
     assert document["error"]["code"] == "no-permission"
@@ -89,6 +90,7 @@ def test_no_permission_leaves_what_needs_no_profiler_and_says_what_it_is(
 def test_nothing_profiled_is_exit_3_and_says_which_of_the_reasons(
     stub_ncu: Any, run_here: Any, app: str, options: list[str], log: str, message: str
 ) -> None:
+    """Filter, no launch, no CUDA, and skipped are four different answers."""
     stub_ncu(f"log.write_text('{log}')")
     done = run_here("profile", *options, "--json", "--", app)
     assert done.returncode == 3
@@ -99,6 +101,7 @@ def test_nothing_profiled_is_exit_3_and_says_which_of_the_reasons(
 def test_a_program_that_fails_is_exit_4_and_keeps_what_was_profiled(
     stub_ncu: Any, run_here: Any, app: str
 ) -> None:
+    """Its exit code is shown; so are the launches before."""
     error = "==ERROR== The application returned an error code (17).\\n"
     stub_ncu(f"{COPY}\nlog.write_text('{error}')\nsys.exit(17)")
     done = run_here("profile", "--json", "--", app)
@@ -109,6 +112,7 @@ def test_a_program_that_fails_is_exit_4_and_keeps_what_was_profiled(
 
 @pytest.mark.usefixtures("on_h200")
 def test_the_workers_own_words_are_shown_when_it_fails(stub_ncu: Any, run_here: Any) -> None:
+    """They are not on the screen otherwise."""
     error = "==ERROR== The application returned an error code (3).\\n"
     stub_ncu(f"print('ptxlab worker: out of memory')\nlog.write_text('{error}')\nsys.exit(3)")
     done = run_here("profile", A_PROBE, "--json")
@@ -117,6 +121,7 @@ def test_the_workers_own_words_are_shown_when_it_fails(stub_ncu: Any, run_here: 
 
 
 def test_a_hang_is_exit_4_after_the_time_limit(stub_ncu: Any, run_here: Any, app: str) -> None:
+    """It is ncu that does not return, whatever the reason."""
     stub_ncu("time.sleep(60)")
     done = run_here("profile", "--timeout", "0.5", "--json", "--", app)
     assert done.returncode == 4
@@ -126,6 +131,7 @@ def test_a_hang_is_exit_4_after_the_time_limit(stub_ncu: Any, run_here: Any, app
 def test_a_whole_run_prints_the_kernels_and_keeps_the_report(
     stub_ncu: Any, run_here: Any, app: str, tmp_path: Path
 ) -> None:
+    """And the program keeps the options that are its own."""
     stub_ncu(COPY)
     kept = tmp_path / "kept.ncu-rep"
     done = run_here("profile", "--report", str(kept), "--json", "--", app, "--json")
@@ -142,6 +148,7 @@ def test_a_whole_run_prints_the_kernels_and_keeps_the_report(
 def test_metrics_are_groups_or_ncus_own_and_others_are_refused(
     stub_ncu: Any, run_here: Any, app: str
 ) -> None:
+    """A wrong name of a metric or a set is one that ncu itself passes over."""
     stub_ncu(COPY)
     own = run_here("profile", "--metrics", "counts,launch__registers_per_thread", "--json", "--", app)
     assert said(own)["result"]["kernels"][0]["metrics"] == {"launch__registers_per_thread": 32}
@@ -157,6 +164,7 @@ def test_metrics_are_groups_or_ncus_own_and_others_are_refused(
 def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
     stub_ncu: Any, run_here: Any, app: str, tmp_path: Path
 ) -> None:
+    """Profiling takes long."""
     stub_ncu(COPY)
     nowhere = run_here("profile", "--report", str(tmp_path / "no" / "x.ncu-rep"), "--json", "--", app)
     assert nowhere.returncode == 3
@@ -168,6 +176,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
 def test_a_failed_run_leaves_an_old_report_as_it_was(
     stub_ncu: Any, run_here: Any, app: str, tmp_path: Path
 ) -> None:
+    """Nothing is left half-written."""
     stub_ncu("report.write_bytes(b'half')\nsys.exit(1)")
     kept = tmp_path / "kept.ncu-rep"
     kept.write_text("old")
@@ -179,6 +188,7 @@ def test_a_failed_run_leaves_an_old_report_as_it_was(
 def test_no_ncu_is_exit_3_with_the_command_that_brings_it(
     run_here: Any, app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The commonest case of all."""
     from ptxlab.toolchain import tools
 
     monkeypatch.setattr(tools, "_places", lambda _: iter(()))
@@ -189,6 +199,7 @@ def test_no_ncu_is_exit_3_with_the_command_that_brings_it(
 
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu_a_probe_shows_its_static_counts_and_its_model(run_here: Any) -> None:
+    """They come with the error."""
     done = run_here("profile", A_PROBE, "--json")
     document = said(done)
     assert done.returncode == document["error"]["exit"] == 3
@@ -204,6 +215,7 @@ def test_without_a_gpu_a_probe_shows_its_static_counts_and_its_model(run_here: A
 
 @pytest.mark.usefixtures("no_gpu")
 def test_options_of_the_experiment_reach_it(run_here: Any) -> None:
+    """Sizes by their short options, the others by name."""
     document = said(run_here("profile", f"gemm:{A_STAGE}", "-m", "48", "--option", "acc=f16", "--json"))
     assert document["params"]["acc"] == "f16"
     assert (document["params"]["m"], document["params"]["n"]) == (48, 1024)
@@ -226,6 +238,7 @@ def test_options_of_the_experiment_reach_it(run_here: Any) -> None:
 )
 @pytest.mark.usefixtures("no_gpu")
 def test_wrong_usage_is_exit_2_with_one_clear_line(run_here: Any, arguments: list[str], message: str) -> None:
+    """The line names what is wrong."""
     done = run_here("profile", *arguments)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[0]
@@ -247,6 +260,7 @@ def test_a_damaged_report_is_exit_4_and_one_line(
 def test_of_a_report_named_metrics_are_shown_and_options_of_a_run_are_refused(
     run_here: Any, banks_report: Path
 ) -> None:
+    """A report is not run again."""
     named = said(run_here("profile", str(banks_report), "--metrics", "launch__sm_count", "--json"))
     assert named["result"]["kernels"][0]["metrics"] == {"launch__sm_count": 132}
     refused = run_here("profile", str(banks_report), "--kernel", "banks")
@@ -254,6 +268,7 @@ def test_of_a_report_named_metrics_are_shown_and_options_of_a_run_are_refused(
 
 
 def test_the_table_shows_every_class_and_the_conclusion(run_here: Any, banks_report: Path) -> None:
+    """What a person sees."""
     table = run_here("profile", str(banks_report)).stdout
     for words in ("LDSM", "long_scoreboard", "raw L1 counter", "ld lost 992 wavefronts to bank conflicts"):
         assert words in table

@@ -29,6 +29,7 @@ def profiled(run_cli: Any, *arguments: str) -> dict[str, Any]:
 def test_a_users_program_and_its_child_are_followed(
     run_cli: Any, blocks: int, warps: int, rounds: int
 ) -> None:
+    """The kernel is launched by a child of the program that is profiled."""
     sizes = [str(size) for size in (blocks, warps, rounds)]
     (row,) = profiled(run_cli, "--kernel", "banks", "--", sys.executable, LAUNCH, "banks", *sizes)["result"][
         "kernels"
@@ -44,16 +45,18 @@ def test_a_users_program_and_its_child_are_followed(
     }
 
 
-def test_a_clean_kernel_with_much_global_traffic_has_no_bank_conflicts(run_cli: Any) -> None:
-    """The raw L1 counter is above zero here; it is told apart and not called bank conflicts."""
-    sizes = ("264", "8", "8")
+def test_what_other_traffic_adds_to_the_raw_counter_is_not_called_bank_conflicts(run_cli: Any) -> None:
+    """An H200 counted 14,974 for these clean accesses while cp.async data came in, and 0 without it."""
+    sizes = ("264", "8", "16")
     (row,) = profiled(run_cli, "--", sys.executable, LAUNCH, "busy", *sizes)["result"]["kernels"]
     assert [each["conflicts"] for each in row["shared"].values()] == [0] * len(counters.SHARED_CLASSES)
-    assert row["shared"]["ldsm"]["instructions"] == 264 * 8 * 8
+    executed = [row["shared"][name]["instructions"] for name in ("ld", "st", "ldgsts")]
+    assert executed == [264 * 8 * 16] * 3
     assert row["shared_raw"]["conflicts"] == row["shared_raw"]["not_bank_conflicts"] > 0
 
 
 def test_a_probe_executes_its_instruction_once_in_each_warp(run_cli: Any) -> None:
+    """Executed is static times warps, where nothing loops."""
     document = profiled(run_cli, registry.probe_entries()[0].name)
     (row,) = document["result"]["kernels"]
     warps = math.prod(row["grid"]) * math.ceil(math.prod(row["block"]) / 32)
@@ -63,6 +66,7 @@ def test_a_probe_executes_its_instruction_once_in_each_warp(run_cli: Any) -> Non
 
 
 def test_a_stage_executes_the_mmas_that_its_model_predicts(run_cli: Any) -> None:
+    """Tails included."""
     stage = registry.stage_entries()[0].name
     document = profiled(run_cli, f"gemm:{stage}", "-m", "80", "-n", "48", "-k", "72")
     (check,) = [each for each in document["checks"] if each["name"] == "executed HMMA"]
@@ -71,6 +75,7 @@ def test_a_stage_executes_the_mmas_that_its_model_predicts(run_cli: Any) -> None
 
 
 def test_a_filter_that_matches_nothing_names_what_was_launched(run_cli: Any) -> None:
+    """In the words of the real ncu."""
     done = run_cli(
         *("profile", "--kernel", "nosuch", "--json", "--", sys.executable, LAUNCH, "banks", "1", "1", "1"),
     )
@@ -79,12 +84,14 @@ def test_a_filter_that_matches_nothing_names_what_was_launched(run_cli: Any) -> 
 
 
 def test_a_program_without_cuda_is_told_from_one_that_launches_nothing(run_cli: Any) -> None:
+    """In the words of the real ncu."""
     done = run_cli("profile", "--json", "--", "true")
     assert done.returncode == 3
     assert "nor a process that it started used CUDA" in json.loads(done.stdout)["error"]["message"]
 
 
 def test_a_metric_that_the_chip_does_not_have_is_refused(run_cli: Any) -> None:
+    """The real ncu says nothing about it."""
     done = run_cli(
         *(
             "profile",
@@ -105,6 +112,7 @@ def test_a_metric_that_the_chip_does_not_have_is_refused(run_cli: Any) -> None:
 
 
 def test_ncu_has_the_set_full(run_cli: Any) -> None:
+    """Its own list of sets can be read."""
     done = run_cli("profile", "--set", "nosuch", "--json", "--", "true")
     assert done.returncode == 2
     assert "full" in json.loads(done.stdout)["error"]["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from ptxlab.sass.claims import check_claims
 from ptxlab.sass.emulation import is_native
-from ptxlab.sass.instructions import Function, Instruction, has_prefix
+from ptxlab.sass.instructions import Function, Instruction, functions, has_prefix
 from ptxlab.sass.loops import find_loops
 from ptxlab.sass.ptx import ptx_kernels
 from ptxlab.sass.resources import Resources, from_log, from_usage
+from ptxlab.toolchain.build import Build
 
 KERNEL = {
     "name": "k",
@@ -153,6 +155,24 @@ def test_spills_and_advisories_fail_a_kernel(change: dict[str, Any], failing: li
 def test_an_opcode_is_native_by_family_shape_and_types(operation: str, opcode: str, native: bool) -> None:
     """Family, shape, 4-bit types and the logic of b1 must all agree."""
     assert is_native(operation, ["FFMA", opcode]) == native
+
+
+def test_pieces_of_a_section_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older nvdisasm cut a kernel's section where an internal function starts."""
+    pieces = [
+        {"function-name": "k", "start": 0, "sass-instructions": [{"opcode": "CALL", "operands": "$f"}]},
+        {
+            "function-name": "$f",
+            "start": 16,
+            "sass-instructions": [{"opcode": "RET"}, {"opcode": "BRA", "operands": "0x20"}],
+        },
+        {"function-name": "other", "start": 0, "sass-instructions": [{"opcode": "EXIT"}]},
+    ]
+    monkeypatch.setattr("ptxlab.sass.instructions.disassemble", lambda *_, **__: [{}, pieces])
+    monkeypatch.setattr("ptxlab.sass.instructions.locate", lambda name: (tmp_path, "pip"))
+    build = Build("sm_90a", "", b"", "", None, cached=False)
+    found = {each.name: [line.opcode for line in each.code] for each in functions(build)}
+    assert found == {"k": ["CALL", "RET"], "other": ["EXIT"]}
 
 
 PTX = """.version 9.0

@@ -44,16 +44,19 @@ def stub(folder: Path, body: str) -> Tool:
 
 
 def failure(run: Run, request: Request = APP, launches: int = 0) -> PtxlabError:
+    """Return the error of a run that must have one."""
     found = diagnose(run, launches, request)
     assert found is not None
     return found
 
 
 def test_a_run_that_profiled_something_has_no_failure() -> None:
+    """Whatever else its log says."""
     assert diagnose(Run(0, CONNECTED), 1, APP) is None
 
 
 def test_no_permission_is_told_with_the_cures() -> None:
+    """For a container, for root, and for the host."""
     error = failure(Run(1, PERMISSION))
     assert (error.exit_code, error.code) == (ExitCode.MISSING, "no-permission")
     assert "SYS_ADMIN" in error.hint
@@ -65,19 +68,20 @@ def test_no_permission_is_told_with_the_cures() -> None:
     [
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "no-counters"),
         (
-            "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no"
-            " other tool (like DCGM) is concurrently collecting profiling data.",
+            "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other tool",
             "counters-taken",
         ),
         ("==ERROR== Cuda driver is not compatible with Nsight Compute.", "driver-too-old"),
     ],
 )
 def test_a_machine_that_cannot_profile_is_exit_3(line: str, code: str) -> None:
+    """Nothing is wrong with the program."""
     error = failure(Run(1, CONNECTED + line + "\n"))
     assert (error.exit_code, error.code) == (ExitCode.MISSING, code)
 
 
 def test_a_filter_that_matches_nothing_names_the_kernels_that_were_launched() -> None:
+    """And the hint is the nearest of them."""
     error = failure(Run(0, FILTERED), replace(APP, kernel="gemm_tiel"))
     assert (error.exit_code, error.code) == (ExitCode.MISSING, "nothing-profiled")
     assert "matched 0 of the 2 kernels that ./app launched: gemm_tile, fill" in error.message
@@ -85,6 +89,7 @@ def test_a_filter_that_matches_nothing_names_the_kernels_that_were_launched() ->
 
 
 def test_a_launch_skip_past_the_last_launch_says_so() -> None:
+    """There is no list of kernels in the log then."""
     error = failure(Run(0, NOTHING), replace(APP, skip=7))
     assert "made no launch after the first 7" in error.message
 
@@ -97,6 +102,7 @@ def test_with_a_filter_and_a_skip_the_listed_kernels_are_not_taken_for_all() -> 
 
 
 def test_a_program_that_launches_nothing_differs_from_one_that_never_meets_cuda() -> None:
+    """A process is connected to when it starts CUDA."""
     idle = failure(Run(0, NOTHING))
     assert "used CUDA but launched no kernel" in idle.message
     stranger = failure(Run(0, "==WARNING== No kernels were profiled.\n"))
@@ -107,6 +113,7 @@ def test_a_program_that_launches_nothing_differs_from_one_that_never_meets_cuda(
 
 
 def test_a_program_that_fails_is_exit_4_with_its_code_and_last_words() -> None:
+    """The last line of what it printed."""
     log = CONNECTED + "==ERROR== The application returned an error code (17).\n"
     error = failure(Run(1, log, "loading\nno such matrix: a.mtx\n"))
     assert (error.exit_code, error.code) == (ExitCode.TOOL_FAILED, "program-failed")
@@ -114,17 +121,32 @@ def test_a_program_that_fails_is_exit_4_with_its_code_and_last_words() -> None:
 
 
 def test_a_program_that_fails_after_a_profiled_launch_is_a_failure_too() -> None:
+    """The launches are kept, the failure is told."""
     log = CONNECTED + "==ERROR== The application returned an error code (11).\n"
     assert "exit code 11" in failure(Run(1, log), launches=3).message
 
 
+def test_a_program_that_ncu_ended_is_not_called_a_failure_of_the_program() -> None:
+    """A program that cannot be profiled is killed."""
+    log = (
+        CONNECTED + '==ERROR== Failed to profile "k" in process 4242\n'
+        "==PROF== Trying to shutdown target application\n"
+        "==ERROR== The application returned an error code (9).\n"
+    )
+    error = failure(Run(9, log))
+    assert error.code == "profiler-failed"
+    assert error.message == 'ncu ended with exit code 9: Failed to profile "k" in process 4242'
+
+
 def test_any_other_error_shows_ncus_own_words() -> None:
+    """And its exit code."""
     error = failure(Run(255, "==ERROR== An unknown thing happened.\n"))
     assert error.exit_code == ExitCode.TOOL_FAILED
     assert "exit code 255: An unknown thing happened." in error.message
 
 
 def test_the_command_line_is_independent_of_configuration_and_prints_no_values() -> None:
+    """Every option in its place."""
     request = replace(
         APP,
         kernel="regex:^k$",
@@ -144,6 +166,7 @@ def test_the_command_line_is_independent_of_configuration_and_prints_no_values()
 
 
 def test_a_version_that_refuses_metrics_is_run_again_without_them(tmp_path: Path) -> None:
+    """One by one, as it names them."""
     body = (
         "names = argv[argv.index('--metrics') + 1].split(',')\n"
         "bad = [n for n in names if n.startswith('odd')]\n"
@@ -169,6 +192,7 @@ def test_a_metric_that_the_user_named_must_exist(tmp_path: Path) -> None:
 
 
 def test_a_hang_ends_at_the_time_limit_and_leaves_no_process(tmp_path: Path) -> None:
+    """Neither ncu nor the program that it started."""
     body = (
         "import subprocess\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
@@ -199,6 +223,7 @@ def _ended(pid: int) -> bool:
 
 @pytest.mark.parametrize("content", [b"", b"not a report", b"NVR\0" + bytes(400)])
 def test_an_empty_or_foreign_report_is_damaged_input(tmp_path: Path, content: bytes) -> None:
+    """The reader itself reports no error."""
     path = tmp_path / "x.ncu-rep"
     path.write_bytes(content)
     with pytest.raises(ToolError, match="damaged, or no report"):
@@ -206,11 +231,13 @@ def test_an_empty_or_foreign_report_is_damaged_input(tmp_path: Path, content: by
 
 
 def test_a_report_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:
+    """Not a damaged one."""
     with pytest.raises(UsageError, match="does not exist"):
         ncu.read_report(tmp_path / "none.ncu-rep")
 
 
 def test_an_ncu_older_than_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it meets options that it does not know."""
     old = Tool("ncu", Path("/usr/bin/ncu"), (2021, 3, 1), "PATH")
     monkeypatch.setattr(ncu, "find_tool", lambda _: old)
     with pytest.raises(MissingError, match=r"ncu 2021\.3\.1; needed: 2022\.4") as caught:

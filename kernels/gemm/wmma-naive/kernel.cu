@@ -3,11 +3,11 @@
 // Idea: one warp owns one 16x16 tile of C. It walks along k in steps of 16; each step loads a 16x16 tile
 // of A and one of B straight from global memory into fragments and multiplies them (two HMMA.16816).
 //
-// What limits it: the way operands come. wmma gathers a tile in pieces of 16 bytes, so each of the 8 loads
-// of a step touches 8 cache lines, and the L1 looks up one line per cycle: 64 cycles for 8192 FLOP, which
-// the tensor cores of an SM do in 2. Nothing is shared: the warp beside loads the same lines again.
-// (ncu on an H200: L1 98 % busy, 3 % of cuBLAS. The next limit would be latency: a step waits for its own
-// loads, and an SM holds 32 such warps, half of what it could, because it holds 32 blocks at most.)
+// What limits it: the way operands come. Each of the 8 loads of a step gathers 8 pieces of 16 bytes, one
+// from each of 8 rows. When the rows lie a multiple of 128 bytes apart, as they do for every power of two,
+// all 8 pieces are in the same banks of the L1 and come one after the other: 64 cycles for 8192 FLOP, which
+// the tensor cores of an SM do in 2. (ncu on an H200: L1 98 % busy, 3 % of cuBLAS.) Other sizes spread the
+// pieces, and run faster. And nothing is shared: the warp beside loads the same rows again.
 //
 // What the next rung changes (wmma-tiled): a block of 16 warps brings a 64-wide tile into shared memory
 // once, and each byte then serves four warps.

@@ -75,11 +75,11 @@ _A100_RATES = {
     "memory": Rate("device memory", 2.039e12, "byte", _A100_SHEET),
 }
 _H200_SHEET = "NVIDIA H200 data sheet, dense"
-_H200_L1 = "one line a cycle and SM: ncu, l1tex__t_set_accesses, on an H200, 2026-11-29"
+_H200_L1 = "one a cycle and SM: ncu, l1tex__data_pipe_lsu_wavefronts, on an H200, 2026-11-29"
 _H200_RATES = {
     "tensor f32": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
     "tensor f16": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
-    "l1 lines": Rate("L1 line lookups", 132 * 1.83e9, "line", _H200_L1, 1830),
+    "l1 wavefronts": Rate("L1 data banks", 132 * 1.83e9, "wavefront", _H200_L1, 1830),
     "memory": Rate("device memory", 4.8e12, "byte", _H200_SHEET),
 }
 MACHINES = {

@@ -144,9 +144,19 @@ def _verdict(document: dict[str, Any]) -> list[Block]:
     device = document["environment"].get("device")
     ran = f"device ({device['name']})" if device else "model"
     blocks.append(Text(f"backend: {ran}"))
-    for check in document["checks"]:
-        word = "ok" if check["ok"] else "FAILED"
-        blocks.append(Text(f"{word}: {check['name']}: {check['detail']}", "good" if check["ok"] else "bad"))
+    held = [check["name"] for check in document["checks"] if check["ok"]]
+    if held:
+        blocks.append(Text(f"checks that held: {', '.join(held)}", "faint"))
+    blocks += [
+        Text(f"FAILED: {check['name']}: {check['detail']}", "bad")
+        for check in document["checks"]
+        if not check["ok"]
+    ]
+    blocks += [
+        Text(f"model and {device['name']}: {check['detail']}", "good")
+        for check in document["checks"]
+        if check["ok"] and check["name"] == "prediction" and device
+    ]
     blocks += [Text(f"not done: {each['case']}: {each['reason']}", "faint") for each in document["skipped"]]
     blocks += [
         Text(f"model agrees with {each['device']}, recorded {each['date']}", "good")

@@ -28,9 +28,7 @@ def main() -> int:
         Buffer("out", 4 * blocks * threads, download=True, canary=True),
     )
     build = build_file(Path(__file__).with_name(f"{kernel}.cu"), "sm_90a")
-    launch = Launch(
-        kernel, kernel, (blocks, 1, 1), (threads, 1, 1), ("in", "out", np.int32(rounds))
-    )
+    launch = Launch(kernel, kernel, (blocks, 1, 1), (threads, 1, 1), ("in", "out", np.int32(rounds)))
     with Worker() as worker:
         result = worker.run(Job({kernel: build.cubin}, buffers, (launch,)))
     lane = np.arange(32 * warps * blocks) % 32
