@@ -2,7 +2,7 @@
 //
 // Every value is a function of the element's logical row-major index alone (A is m x k, B is k x n), so
 // every layout holds the same matrix. It is computed in float64 and rounded once. The same functions in
-// numpy: ptxlab/experiments/gemm_reference.py.
+// numpy: ptxlab/experiments/gemm/reference.py.
 //
 // Macros: INIT (normal, ints, seq, ones, zeros), TYPE (half), KERNEL (the name).
 

@@ -161,11 +161,11 @@ class LdMatrixProbe(Probe):
         if chosen.moved:
             return reordered(case, chosen)
         per, line = 32 // form.slot_bits, "column" if form.trans else "row"
-        which = f"elements {per}*j to {per}*j + {per - 1}" if per > 1 else "element j"
+        which = f"elements {per}*j to {per}*j+{per - 1}" if per > 1 else "element j"
         cost = record.result.get("banks")
-        price = f" It takes {cost['wavefronts']} wavefronts; {cost['ideal']} are ideal." if cost else ""
+        price = f" Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}." if cost else ""
         return (
-            f"Lanes 0-{form.addresses - 1} each supply one 16-byte row; lane 4*i + j receives "
+            f"Lanes 0-{form.addresses - 1} each supply one 16-byte row; lane 4*i+j receives "
             f"{which} of {line} i of every matrix.{price}"
         )
 
