@@ -79,6 +79,6 @@ class DeviceError(PtxlabError):
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> UsageError:
     """Return the error for a name that is none of the legal ones: the nearest name and the whole set."""
     names = list(legal)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     guess = f"did you mean {near[0]}?" if near else ""
     return UsageError(f"unknown {kind} '{name}'; legal: {', '.join(names)}", guess)

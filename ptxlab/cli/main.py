@@ -161,7 +161,21 @@ def _usage_error(error: Any) -> UsageError:
     if name and type(error).__name__ == "NoSuchOption":
         known = [option for p in error.ctx.command.get_params(error.ctx) for option in p.opts]
         return unknown_name(f"{path} option", name, [k for k in known if k.startswith("-")])
-    return UsageError(error.format_message(), f"{path} --help")
+    value = _typed_value(getattr(getattr(error, "param", None), "opts", []))
+    given = f" (given: '{value}')" if value is not None and f"'{value}'" not in error.format_message() else ""
+    return UsageError(error.format_message() + given, f"{path} --help")
+
+
+def _typed_value(options: Sequence[str]) -> str | None:
+    """Return what was typed for an option, which typer's own messages leave out."""
+    words = _options(common.command_line())
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word in options:
+            return following
+        name, equals, value = word.partition("=")
+        if equals and name in options:
+            return value
+    return None
 
 
 def _options(argv: Sequence[str]) -> list[str]:

@@ -131,9 +131,11 @@ def _bytes(size: Callable[..., Any], read: Callable[..., Any], program: Any) -> 
     status, count = size(program)
     if int(status):
         return b""
-    buffer: bytes = b" " * count  # NVRTC writes into it in place
+    # NVRTC writes into the object in place. CPython shares bytes of length 0 and 1 among the whole process,
+    # so the buffer must be longer, or an empty log would change what b" " is.
+    buffer = bytes(count + 1)
     _checked(read(program, buffer))
-    return buffer
+    return buffer[:count]
 
 
 def _text(size: Callable[..., Any], read: Callable[..., Any], program: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ptxlab.errors import UsageError
 from ptxlab.experiments import registry, runner
 from ptxlab.experiments.record import Record
+from ptxlab.layout import banks
 
 MODEL = runner.Lab("sm_90a", None, None, "the model was asked for")
 PROBE = registry.find_probe("ldmatrix")
@@ -127,6 +129,32 @@ def test_the_sass_claim_is_checked() -> None:
     assert sum(check["ok"] for check in record.checks if "LDSM" in check["name"]) == 2
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"tile": "16x64"},
+        {"tile": "16x64", "swizzle": "128B"},
+        {"pitch": 80},
+        {"num": "x2", "tile": "16x32"},
+    ],
+    ids=str,
+)
+def test_wavefronts_on_silicon(run_cli: Any, params: dict[str, Any]) -> None:
+    """What Nsight Compute counts for the probe's 33 launches of LDSM is what the bank model adds up."""
+    case = PROBE.case("sm_90a", **params)
+    kind = banks.access(f"ldmatrix.{case.num}")
+    costs = [banks.wavefronts(kind, addresses.tolist()) for addresses in PROBE.inputs(case)["addresses"]]
+    options = [f"--option={name}={value}" for name, value in params.items()]
+    done = run_cli("profile", PROBE.name, *options, "--json")
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout)["result"]["kernels"][0]["shared"]["ldsm"]
+    assert counted["instructions"] == len(costs)
+    assert counted["wavefronts"] == sum(cost.wavefronts for cost in costs)
+    assert counted["ideal"] == sum(cost.ideal for cost in costs)
+
+
 @pytest.mark.parametrize(
     ("params", "words"),
     [({"tile": "16x12"}, "multiples of 8 rows and 8 columns"), ({"tile": "big"}, "not of the form RxC"),
@@ -140,3 +168,12 @@ def test_bad_options_name_the_legal_ones(params: dict[str, Any], words: str) -> 
     """One line, with the value and what would be legal."""
     with pytest.raises(UsageError, match=words):
         PROBE.case("sm_90a", **params)
+
+
+@pytest.mark.parametrize("typed", [("--pitch", "4k"), ("--pitch=4k",)])
+def test_a_value_of_the_wrong_type_is_shown(run_cli: Any, typed: tuple[str, ...]) -> None:
+    """The message holds what was typed."""
+    done = run_cli("probe", PROBE.name, *typed)
+    assert done.returncode == 2
+    assert "'--pitch'" in done.stderr
+    assert "given: '4k'" in done.stderr

@@ -80,8 +80,9 @@ def wavefronts(leading_dimension: int) -> int:
     as in shared memory: 8 turns when the leading dimension is a multiple of 64 elements. Where tiles pass
     through shared memory it is 8 loads and 8 stores of 2-byte elements, and 4 wavefronts of LDSM.
 
-    Measured at multiples of 64 alone: 8.3 a load, the loads and stores of C included (ncu,
-    l1tex__data_pipe_lsu_wavefronts, H200, 2026-11-29); the rest is the model.
+    Measured by ncu (l1tex__data_pipe_lsu_wavefronts over load requests, C included, H200, 2026-11-30): 8.3 a
+    load at 2048, as said here; 4.4 at 2896 and 3.7 at 2904, where this says 2 and 1. So something else of the
+    L1 takes about 4 a load, and away from multiples of 64 the limit told here is one that no kernel reaches.
     """
     if leading_dimension % 8:
         return 8 + 8 + 4

@@ -74,7 +74,7 @@ def _ran(document: dict[str, Any]) -> list[Block]:
     title = f"{result.get('ptx', document['command'][1])}  ({document['arch']})"
     blocks: list[Block] = [Text(title, "heading")]
     if "registers" in result:
-        legend = "A cell names the lane that holds the element, and where in its register: a is the lowest bits."
+        legend = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
         blocks += [*_matrices(document), Text(legend, "faint"), _dump(document), _formulas(result)]
     for name, rows in result.items():
         if name not in ("registers", "holds", "recordings") and _is_table(rows):
