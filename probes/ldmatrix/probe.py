@@ -261,7 +261,9 @@ def memory_planes(case: Case) -> NDArray[np.uint8]:
 def coordinates(case: Case, registers: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return the coordinate that each slot holds, for each map: shape [maps, entries]."""
     where = isa.register_map(form_of(case))
-    planes = [np.stack([where.slots_of(of_map) for of_map in of_plane]) for of_plane in registers]
+    planes = [
+        np.stack([where.slots_of(of_map) for of_map in of_plane]).astype(np.int64) for of_plane in registers
+    ]
     return coordinates_of(case).joined(planes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +45,18 @@ class RegisterMap:
         lane, register, slot = (axis.ravel() for axis in np.indices((32, registers, slots), dtype=np.int64))
         return cls(lane, register, slot, dict(element(lane, register, slot)), bits)
 
-    def entries(self, values: NDArray[np.uint32] | None = None) -> list[dict[str, int]]:
+    def entries(self, values: NDArray[Any] | None = None) -> list[dict[str, int]]:
         """Return the flat list that JSON documents hold.
 
         ``values`` is what the registers held, shape [32, registers]: each entry then has its slot's bits
         as "value".
         """
-        columns = {"lane": self.lane, "register": self.register, "slot": self.slot, **self.place}
+        columns: dict[str, NDArray[Any]] = {
+            "lane": self.lane,
+            "register": self.register,
+            "slot": self.slot,
+            **self.place,
+        }
         if values is not None:
             columns["value"] = self.slots_of(values)
         names = list(columns)
@@ -59,14 +65,20 @@ class RegisterMap:
             for row in zip(*(column.tolist() for column in columns.values()), strict=True)
         ]
 
-    def slots_of(self, values: NDArray[np.uint32]) -> Ints:
-        """Return the bits of each entry's slot, out of registers of shape [32, registers]."""
-        words = values[self.lane, self.register].astype(np.int64)
-        return (words >> (self.slot * self.bits)) & ((1 << self.bits) - 1)
+    @property
+    def word(self) -> type[np.unsignedinteger[Any]]:
+        """The numpy type of a register: 64 bits for the .f64 operands, 32 otherwise."""
+        return np.uint64 if self.bits == 64 else np.uint32
 
-    def pack(self, elements: NDArray[np.uint64] | Ints, registers: int) -> NDArray[np.uint32]:
+    def slots_of(self, values: NDArray[Any]) -> NDArray[np.uint64]:
+        """Return the bits of each entry's slot, out of registers of shape [32, registers]."""
+        words = values[self.lane, self.register].astype(np.uint64)
+        shifted = words >> (self.slot * self.bits).astype(np.uint64)
+        return np.asarray(shifted & np.uint64((1 << self.bits) - 1))
+
+    def pack(self, elements: NDArray[np.uint64] | Ints, registers: int) -> NDArray[Any]:
         """Return registers, shape [32, registers], whose slots hold ``elements`` (one for each entry)."""
         packed = np.zeros((32, registers), dtype=np.uint64)
         shifted = elements.astype(np.uint64) << (self.slot * self.bits).astype(np.uint64)
         np.bitwise_or.at(packed, (self.lane, self.register), shifted)
-        return packed.astype(np.uint32)
+        return packed.astype(self.word)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.errors import UsageError
-from ptxlab.isa.mma import a_map, b_map
+from ptxlab.isa.mma import MmaForm, a_map, b_map, dense_forms
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,18 @@ def test_same_name_different_layout() -> None:
     assert (tf32[5, 0], tf32[5, 1], tf32[5, 2], tf32[5, 3]) == ((1, 1), (9, 1), (1, 5), (9, 5))
 
 
-def test_no_such_shape() -> None:
-    """An extent that mma.sync does not have is refused."""
-    with pytest.raises(UsageError, match="no A of 12x16"):
-        a_map(12, 16, 16)
+@pytest.mark.parametrize("form", list(dense_forms()), ids=lambda form: form.ptx)
+def test_every_form_has_one_place_for_each_element(form: MmaForm) -> None:
+    """A, B and C of every dense form are bijections; Volta's form holds four matrices of each."""
+    count = 4 if form.volta else 1
+    for where, rows, cols in (
+        (form.a_map, form.m, form.k),
+        (form.b_map, form.k, form.n),
+        (form.c_map, form.m, form.n),
+    ):
+        matrix = where.place.get("matrix", np.zeros_like(where.lane))
+        places = set(
+            zip(matrix.tolist(), where.place["row"].tolist(), where.place["col"].tolist(), strict=True)
+        )
+        assert places == set(np.ndindex(count, rows, cols))
+        assert len(where.lane) == count * rows * cols
