@@ -21,14 +21,11 @@ from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import ldmatrix as isa
 from ptxlab.isa.types import BITS
-from ptxlab.layout import banks
-from ptxlab.layout.address import lane_addresses
 from ptxlab.layout.coordinates import Coordinates
-from ptxlab.layout.swizzle import parse_swizzle
-from ptxlab.layout.tile import CHUNK_BYTES, Chunk, Selection, Tile, selection, spans
+from ptxlab.layout.fragments import LOADS, Placement
+from ptxlab.layout.tile import CHUNK_BYTES, spans
 
 POISON = 0xFF  # every byte of padding and of the poison row: no coordinate has all bits set
-LARGEST_TILE = 1 << 17  # bytes; so that a bit plane of it fits into shared memory
 PTX_TYPES = ("b16", "b8", "b6x16_p32", "b4x16_p64")
 ELEMENT_TYPES = tuple(name for name, bits in BITS.items() if bits in (4, 6, 8, 16, 32))
 
@@ -63,9 +60,7 @@ class LdMatrixProbe(Probe):
 
     def check(self, case: Case) -> None:
         isa.check_form(form_of(case), case.arch)
-        tile = tile_of(case)
-        read = [tile.chunk_at(offset) for offset in base_addresses(case)]
-        if not any(chunk is not None for chunk in read):
+        if not placement(case).hits:
             raise UsageError(f"address expression '{case.addr}' reads no row of the tile")
 
     def variants(self, arch: str) -> Iterator[Case]:
@@ -100,10 +95,10 @@ class LdMatrixProbe(Probe):
         return {"LDSM": 1, form_of(case).sass: 1}
 
     def inputs(self, case: Case) -> Arrays:
-        return {"tile": memory_planes(case), "addresses": address_maps(case).astype(np.uint32)}
+        return {"tile": memory_planes(case), "addresses": placement(case).maps().astype(np.uint32)}
 
     def outputs(self, case: Case) -> dict[str, Output]:
-        planes, maps = len(memory_planes(case)), len(address_maps(case))
+        planes, maps = len(memory_planes(case)), len(placement(case).maps())
         shape = (planes, maps, 32, form_of(case).registers)
         return {"registers": Output(shape, np.uint32, ("plane", "map", "lane", "register"))}
 
@@ -112,24 +107,23 @@ class LdMatrixProbe(Probe):
         chunks = np.uint32(tile.shape[1] // CHUNK_BYTES)
         return Geometry(
             arguments=("tile", "addresses", "registers", chunks),
-            grid=(len(address_maps(case)), len(tile), 1),
+            grid=(len(placement(case).maps()), len(tile), 1),
             shared_bytes=tile.shape[1],
         )
 
     def expected(self, case: Case) -> Arrays:
-        form, maps = form_of(case), address_maps(case)
+        form, maps = form_of(case), placement(case).maps()
         found = [[isa.ldmatrix(memory, m, form) for m in maps] for memory in memory_planes(case)]
         return {"registers": np.array(found, dtype=np.uint32)}
 
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         ok, detail = contributions(case, coordinates(case, outputs["registers"]))
         record.check("lane addresses", ok=ok, detail=detail)
-        chosen = selected(case)
-        if chosen.mistaken:
-            record.check("address map", ok=False, detail=mistake(case, chosen))
+        if placement(case).selection().mistaken:
+            record.check("address map", ok=False, detail=placement(case).explanation(LOADS))
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        form, tile, code = form_of(case), tile_of(case), coordinates_of(case)
+        form, code, placed = form_of(case), coordinates_of(case), placement(case)
         entries = isa.register_map(form).entries()
         values = coordinates(case, outputs["registers"])[0].tolist()
         if measured:
@@ -144,22 +138,20 @@ class LdMatrixProbe(Probe):
             ],
             "formulas": isa.formulas(form),
             "matrix": {"rows": form.rows, "cols": form.cols},
-            "addresses": base_addresses(case)[: form.addresses],
+            "addresses": placed.used,
             "tile": {
-                "rows": tile.rows, "cols": code.cols, "bits": code.width, "pitch": tile.pitch,
-                "swizzle_bytes": list(tile.swizzle.parameters),
+                "rows": code.rows, "cols": code.cols, "bits": code.width, "pitch": placed.tile.pitch,
+                "swizzle_bytes": list(placed.tile.swizzle.parameters),
             },
         }  # fmt: skip
         if form.shape == "m8n8":
-            result["banks"] = bank_report(case)
+            result["banks"] = placed.banks(f"ldmatrix.{case.num}")
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
-        form, chosen = form_of(case), selected(case)
-        if chosen.mistaken:
-            return mistake(case, chosen)
-        if chosen.moved:
-            return reordered(case, chosen)
+        form = form_of(case)
+        if unusual := placement(case).explanation(LOADS):
+            return unusual
         per, line = 32 // form.slot_bits, "column" if form.trans else "row"
         which = f"elements {per}*j to {per}*j+{per - 1}" if per > 1 else "element j"
         cost = record.result.get("banks")
@@ -184,75 +176,27 @@ def form_of(case: Case) -> isa.LdMatrixForm:
     return isa.LdMatrixForm(case.shape, num, case.trans, "b16", bits)
 
 
-def tile_of(case: Case) -> Tile:
-    """Return the tile as it lies in shared memory; a tile that was not given holds just the matrices."""
-    form = form_of(case)
-    high = 1 if form.num == 1 else 2
-    rows, cols = high * form.rows, form.num // high * form.cols
-    if case.tile:
-        rows, cols = sizes(case.tile, parts=2, what="tile")
-    if rows % form.rows or cols % form.cols or (rows // form.rows) * (cols // form.cols) < form.num:
-        raise UsageError(
-            f"tile {rows}x{cols} does not hold {form.num} whole matrices of {form.rows}x{form.cols}; "
-            f"legal: multiples of {form.rows} rows and {form.cols} columns"
-        )
-    row_bytes = cols // form.cols * CHUNK_BYTES
-    pitch = case.pitch or row_bytes
-    if rows * pitch > LARGEST_TILE:
-        raise UsageError(
-            f"tile {rows}x{cols} at a pitch of {pitch} bytes takes {rows * pitch}; "
-            f"legal: up to {LARGEST_TILE} bytes"
-        )
-    return Tile(rows, row_bytes, pitch, parse_swizzle(case.swizzle, form.stored_bits))
-
-
-def meant_chunks(case: Case) -> list[Chunk]:
-    """Return the row of the tile that each address is meant to select, as the A operand of mma has it.
-
-    The matrices tile the fragment down the rows first, then along them.
-    """
-    form, tile = form_of(case), tile_of(case)
-    down = tile.rows // form.rows
-    return [
-        (lane % form.rows + form.rows * (lane // form.rows % down), lane // form.rows // down)
-        for lane in range(form.addresses)
-    ]
-
-
-def base_addresses(case: Case) -> list[int]:
-    """Return the byte offset that each of the 32 lanes supplies."""
-    form, tile = form_of(case), tile_of(case)
-    if case.addr:
-        used = lane_addresses(case.addr, alignment=CHUNK_BYTES)[: form.addresses]
-        for lane, address in enumerate(used):
-            if address + CHUNK_BYTES > tile.nbytes:
-                raise UsageError(
-                    f"address expression '{case.addr}' gives lane {lane} the address {address}; "
-                    f"legal: up to {tile.nbytes - CHUNK_BYTES}, the last row of the tile"
-                )
-    else:
-        used = [tile.offset(*chunk) for chunk in meant_chunks(case)]
-    poison = tile.nbytes
-    rest = range(form.addresses, 32)
-    return used + [poison if case.poison_unused_lanes else used[lane % form.addresses] for lane in rest]
-
-
-def address_maps(case: Case) -> NDArray[np.int64]:
-    """Return 33 lane-to-address maps: the case's own, then for each lane the one with it moved to poison."""
-    base = np.array(base_addresses(case), dtype=np.int64)
-    moved = np.where(np.eye(32, dtype=bool), tile_of(case).nbytes, base)
-    return np.concatenate([base[None], moved])
+def placement(case: Case) -> Placement:
+    """Return the tile in shared memory and what each lane points at."""
+    return Placement.of(
+        form_of(case),
+        extent=sizes(case.tile, parts=2, what="tile") if case.tile else None,
+        pitch=case.pitch,
+        swizzle=case.swizzle,
+        expression=case.addr,
+        spare=case.poison_unused_lanes,
+    )
 
 
 def coordinates_of(case: Case) -> Coordinates:
     """Return what the elements of the tile say of themselves."""
-    form, tile = form_of(case), tile_of(case)
+    form, tile = form_of(case), placement(case).tile
     return Coordinates(tile.rows, tile.chunks * form.cols, form.stored_bits)
 
 
 def memory_planes(case: Case) -> NDArray[np.uint8]:
     """Return shared memory, shape [planes, bytes]: the tile, then a 16-byte row of poison."""
-    form, tile, code = form_of(case), tile_of(case), coordinates_of(case)
+    form, tile, code = form_of(case), placement(case).tile, coordinates_of(case)
     poison = np.full(CHUNK_BYTES, POISON, dtype=np.uint8)
     images = (tile.image(code.packed(plane, form.cols), POISON) for plane in range(code.planes))
     return np.stack([np.concatenate([image, poison]) for image in images])
@@ -283,56 +227,3 @@ def contributions(case: Case, codes: NDArray[np.int64]) -> tuple[bool, str]:
         True,
         f"each of lanes 0-{form.addresses - 1} supplies exactly one row of one matrix{above}",
     )
-
-
-def selected(case: Case) -> Selection:
-    """Return how the rows that the lanes select differ from those of the fragment."""
-    tile, form = tile_of(case), form_of(case)
-    read = [tile.chunk_at(address) for address in base_addresses(case)[: form.addresses]]
-    return selection(meant_chunks(case), read)
-
-
-def mistake(case: Case, chosen: Selection) -> str:
-    """Return which rows are missing and which come twice, register by register."""
-    parts = []
-    if chosen.missing:
-        parts.append(f"rows {_rows(case, chosen.missing)} missing")
-    if chosen.duplicated:
-        parts.append(f"{'' if parts else 'rows '}{_rows(case, chosen.duplicated)} duplicated")
-    if chosen.padding:
-        parts.append(f"lanes {spans(chosen.padding)} read padding")
-    form = form_of(case)
-    lanes = [lane for lane, _, _ in chosen.moved]
-    matrices = spans(lane // form.rows for lane in lanes + chosen.padding)
-    return f"Mistaken lane-to-address map: {', '.join(parts)} (seen in matrix {matrices})."
-
-
-def reordered(case: Case, chosen: Selection) -> str:
-    """Return which rows each matrix holds where the map is a permutation of the fragment's."""
-    form, tile = form_of(case), tile_of(case)
-    parts = []
-    for matrix in sorted({lane // form.rows for lane, _, _ in chosen.moved}):
-        lanes = range(matrix * form.rows, (matrix + 1) * form.rows)
-        read = [tile.chunk_at(base_addresses(case)[lane]) for lane in lanes]
-        parts.append(f"matrix {matrix} holds rows {_rows(case, [c for c in read if c])}")
-    return f"Every row is loaded once, in another order than the A operand of mma has: {'; '.join(parts)}."
-
-
-def _rows(case: Case, chunks: list[Chunk]) -> str:
-    """Return "8-15" or, in a tile of several chunks a row, "8-15 of columns 0-7"."""
-    form, tile = form_of(case), tile_of(case)
-    groups = {
-        chunk: [row for row, each in chunks if each == chunk] for chunk in sorted({c for _, c in chunks})
-    }
-    if tile.chunks == 1:
-        return spans(row for row, _ in chunks)
-    return " and ".join(
-        f"{spans(rows)} of columns {chunk * form.cols}-{(chunk + 1) * form.cols - 1}"
-        for chunk, rows in groups.items()
-    )
-
-
-def bank_report(case: Case) -> dict[str, int]:
-    """Return the wavefronts of the one instruction."""
-    cost = banks.wavefronts(banks.access(f"ldmatrix.{case.num}"), base_addresses(case))
-    return {"wavefronts": cost.wavefronts, "ideal": cost.ideal, "conflicts": cost.conflicts}

@@ -64,6 +64,11 @@ TimeoutOption = Annotated[
     typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit of one job on the GPU."),
 ]
 
+SvgOption = Annotated[Path | None, typer.Option("--svg", help="Draw the picture into this file.")]
+HtmlOption = Annotated[
+    Path | None, typer.Option("--html", help="Write a page on which a lane lights up everywhere.")
+]
+
 
 class Group(TyperGroup):
     """Commands under one name: ``typer.Typer(cls=Group)``.
@@ -218,6 +223,26 @@ def save(path: Path, text: str) -> None:
         raise MissingError(
             f"cannot write {path}: {reason}", "choose a file in a folder that you can write to"
         ) from error
+
+
+def save_pictures(record: Record, svg: Path | None, html: Path | None) -> None:
+    """Draw the record's view into the files that the user asked for.
+
+    Raises:
+        MissingError: one cannot be written there.
+
+    """
+    if svg is None and html is None:
+        return
+    from ptxlab.render.html import page
+    from ptxlab.render.show import blocks
+    from ptxlab.render.svg import draw
+
+    record.command = record.command or command_line()
+    view = blocks(record.document())
+    for path, form in ((svg, draw), (html, page)):
+        if path:
+            save(path, form(view))
 
 
 def _replace(path: Path, text: str) -> None:

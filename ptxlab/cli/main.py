@@ -18,7 +18,7 @@ from ptxlab import __version__
 from ptxlab.cli import common
 from ptxlab.errors import ExitCode, PtxlabError, ToolError, UsageError, unknown_name
 
-COMMANDS = ("doctor", "probe", "swizzle", "sass", "gemm", "profile", "cache")
+COMMANDS = ("doctor", "probe", "layout", "swizzle", "sass", "gemm", "profile", "cache")
 """Each is a module of ptxlab.cli with ``register(app)``; this is the order in --help."""
 
 # Typer keeps its copy of click to itself: the base of its usage errors is taken from one of them.

@@ -206,6 +206,23 @@ def formulas(form: LdMatrixForm) -> dict[str, str]:
     }  # fmt: skip
 
 
+def used_addresses(memory: NDArray[np.uint8], addresses: Ints, count: int) -> Ints:
+    """Return the addresses of the first ``count`` lanes, those that the instruction looks at.
+
+    Raises:
+        UsageError: one of them is not a multiple of 16 or reaches past the end of memory.
+
+    """
+    used = addresses[:count]
+    for lane, address in enumerate(used.tolist()):
+        if address % ROW_BYTES or not 0 <= address <= len(memory) - ROW_BYTES:
+            raise UsageError(
+                f"lane {lane} supplies address {address}; legal: multiples of {ROW_BYTES} "
+                f"from 0 to {len(memory) - ROW_BYTES}"
+            )
+    return used
+
+
 def rows_in_memory(memory: NDArray[np.uint8], addresses: Ints, form: LdMatrixForm) -> NDArray[np.int64]:
     """Return the elements of each matrix as the addresses select them, shape [num, rows, cols].
 
@@ -219,13 +236,7 @@ def rows_in_memory(memory: NDArray[np.uint8], addresses: Ints, form: LdMatrixFor
         UsageError: an address that is used is not a multiple of 16 or reads past the end of memory.
 
     """
-    used = addresses[: form.addresses]
-    for lane, address in enumerate(used.tolist()):
-        if address % ROW_BYTES or not 0 <= address <= len(memory) - ROW_BYTES:
-            raise UsageError(
-                f"lane {lane} supplies address {address}; legal: multiples of {ROW_BYTES} "
-                f"from 0 to {len(memory) - ROW_BYTES}"
-            )
+    used = used_addresses(memory, addresses, form.addresses)
     rows = memory[used[:, None] + np.arange(ROW_BYTES)]
     bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : form.cols * form.stored_bits]
     weights = 1 << np.arange(form.stored_bits, dtype=np.int64)

@@ -13,14 +13,33 @@ mma probe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import UsageError
+from ptxlab.isa.numbers import Numbers, decode, encode
 from ptxlab.isa.registers import Ints, RegisterMap, Where
 from ptxlab.isa.types import BITS
 
 _INT8, _INT4, _FP8 = ("s8", "u8"), ("s4", "u4"), ("e4m3", "e5m2")
 _LAYOUTS = ("row.col", "row.row", "col.col", "col.row")
+
+
+class AnyForm(Protocol):
+    """What dense and sparse forms share as far as they are looked up by their names."""
+
+    @property
+    def shape(self) -> str: ...  # noqa: D102
+    @property
+    def a(self) -> str: ...  # noqa: D102
+    @property
+    def minimum(self) -> int: ...  # noqa: D102
+    @property
+    def ptx(self) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -54,6 +73,16 @@ class MmaForm:
     def volta(self) -> bool:
         """Whether four groups of eight lanes each multiply matrices of their own."""
         return self.shape == "m8n8k4" and self.a == "f16"
+
+    @property
+    def matrices(self) -> int:
+        """How many products one instruction makes."""
+        return 4 if self.volta else 1
+
+    @property
+    def flop(self) -> int:
+        """Operations of one instruction: a multiplication and an addition for each m, n and k."""
+        return 2 * self.m * self.n * self.k * self.matrices
 
     @property
     def minimum(self) -> int:
@@ -90,6 +119,27 @@ class MmaForm:
     def c_map(self) -> RegisterMap:
         """Who holds which element of C and of D: place has "row" (m) and "col" (n)."""
         return volta_map("C", self) if self.volta else c_map(self.m, BITS[self.acc])
+
+    @property
+    def maps(self) -> dict[str, RegisterMap]:
+        """The maps of A, B, C and D."""
+        return {"A": self.a_map, "B": self.b_map, "C": self.c_map, "D": self.c_map}
+
+    @property
+    def extents(self) -> dict[str, tuple[int, int]]:
+        """Rows and columns of A, B, C and D."""
+        return {"A": (self.m, self.k), "B": (self.k, self.n), "C": (self.m, self.n), "D": (self.m, self.n)}
+
+    def multiply(self, a: Numbers, b: Numbers, c: Numbers) -> Numbers:
+        """Return D for numbers whose products and sums are exact, any number of them at once.
+
+        Shapes end in (m, k), (k, n) and (m, n). Of b1 the product is the number of ones in A and B, or
+        in A xor B.
+        """
+        product = a @ b
+        if self.op == "xor":
+            product = a.sum(axis=-1)[..., :, None] + b.sum(axis=-2)[..., None, :] - 2 * product
+        return np.asarray(product + c)
 
 
 def dense_forms() -> Iterator[MmaForm]:
@@ -169,3 +219,125 @@ def volta_map(operand: str, form: MmaForm) -> RegisterMap:
     if operand == "C":
         return RegisterMap.of(8, 1, 32, element) if form.acc == "f32" else RegisterMap.of(4, 2, 16, element)
     return RegisterMap.of(2, 2, 16, element)
+
+
+def register_count(where: RegisterMap) -> int:
+    """Return how many registers of each lane an operand takes."""
+    return 1 + int(where.register.max())
+
+
+def element_places(where: RegisterMap) -> tuple[Ints, Ints, Ints]:
+    """Return matrix, row and column of each entry, to index an array of shape [..., matrices, rows, cols]."""
+    row, col = where.place["row"], where.place["col"]
+    return where.place.get("matrix", np.zeros_like(row)), row, col
+
+
+def to_registers(where: RegisterMap, numbers: Numbers, dtype: str) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the registers, shape [..., 32, registers], of operands of shape [..., matrices, rows, cols]."""
+    words = encode(numbers[(..., *element_places(where))], dtype)
+    packed = np.zeros((*words.shape[:-1], 32, register_count(where)), dtype=np.uint64)
+    for slot in range(1 + int(where.slot.max())):
+        own = where.slot == slot  # one entry of each register: no two of them meet below
+        packed[..., where.lane[own], where.register[own]] |= words[..., own] << np.uint64(slot * where.bits)
+    return packed.astype(where.word)
+
+
+def from_registers(where: RegisterMap, registers: NDArray[Any], dtype: str) -> Numbers:
+    """Return the numbers, shape [..., entries], that registers of shape [..., 32, registers] hold."""
+    words = registers[..., where.lane, where.register].astype(np.uint64)
+    shifted = words >> (where.slot * where.bits).astype(np.uint64)
+    return decode(shifted & np.uint64((1 << where.bits) - 1), dtype)
+
+
+def compare_maps(c_map: RegisterMap, a_map: RegisterMap) -> tuple[bool, str]:
+    """Say whether accumulators can be used as the A operand of a next mma without leaving their lanes.
+
+    Accumulator tiles lie side by side: column k of A is column k % 8 of tile k // 8.
+
+    Returns:
+        Whether each lane already holds every element of A that it needs, and a sentence: the registers
+        that feed one register of A, or the first element that another lane holds.
+
+    """
+    holder = {
+        (row, col): (lane, register)
+        for lane, register, row, col in zip(
+            *(axis.tolist() for axis in (c_map.lane, c_map.register, c_map.place["row"], c_map.place["col"])),
+            strict=True,
+        )
+    }
+    columns = 1 + max(col for _, col in holder)
+    fed: dict[int, set[tuple[int, int]]] = {}
+    for lane, register, row, col in zip(
+        *(axis.tolist() for axis in (a_map.lane, a_map.register, a_map.place["row"], a_map.place["col"])),
+        strict=True,
+    ):
+        tile, column = divmod(col, columns)
+        if (row, column) not in holder:
+            return False, f"row {row} of A is in no accumulator tile"
+        holding, source = holder[row, column]
+        if holding != lane:
+            return False, (
+                f"not register-local, needs a shuffle between lanes: lane {lane} needs row {row}, column "
+                f"{col} of A, which lane {holding} holds as an accumulator"
+            )
+        fed.setdefault(register, set()).add((tile, source))
+    sources = ", ".join(f"register {source} of tile {tile}" for tile, source in sorted(fed[0]))
+    return True, f"register-local: register 0 of A is made of {sources}, and so on, in every lane"
+
+
+def find_form(
+    forms: Iterable[AnyForm], arch: str, *, shape: str, a: str, b: str, acc: str, op: str = "", layout: str
+) -> Any:
+    """Return the form with these names.
+
+    Raises:
+        UsageError: there is none, or the architecture is older than it; the message holds the reason, the
+            legal set and the lowest architecture.
+
+    """
+    known = list(forms)
+    wanted = {"a": a, "shape": shape, "b": b, "acc": acc, "op": op, "layout": layout}
+    for index, (field, value) in enumerate(wanted.items()):
+        asked = dict(list(wanted.items())[:index])
+        near = [form for form in known if all(getattr(form, k) == v for k, v in asked.items())]
+        if not any(getattr(form, field) == value for form in near):
+            raise UsageError(f"{_objection(field, value, wanted)}; legal: {_choices(field, near)}")
+    (form,) = (form for form in known if all(getattr(form, k) == v for k, v in wanted.items()))
+    if form.minimum > generation(arch):
+        legal = sorted({each.shape for each in known if each.a == a and each.minimum <= generation(arch)})
+        raise UsageError(
+            f"{form.ptx} is illegal on {arch}: it needs sm_{form.minimum} or later; legal on {arch} for {a}: "
+            f"{', '.join(legal) or 'nothing'}",
+            f"--arch sm_{form.minimum} has it",
+        )
+    return form
+
+
+def generation(arch: str) -> int:
+    """Return the number in an architecture's name: 90 for sm_90a."""
+    return int(arch.removeprefix("sm_").rstrip("af"))
+
+
+def _objection(field: str, value: str, wanted: dict[str, str]) -> str:
+    a, shape = wanted["a"], wanted["shape"]
+    if field == "a":
+        return f"mma has no A of type {value}"
+    if field == "shape":
+        return f"mma of {a} has no shape {value}"
+    what = {
+        "b": "takes no B of type",
+        "acc": "does not accumulate in",
+        "op": "has no --op",
+        "layout": "has no",
+    }
+    return f"mma {shape} of {a} {what[field]} {value}{' layout' if field == 'layout' else ''}"
+
+
+def _choices(field: str, forms: list[AnyForm]) -> str:
+    """Return the values of a field in some forms, each with the lowest architecture that has it."""
+    lowest: dict[str, int] = {}
+    for form in forms:
+        value = getattr(form, field) or "none"
+        lowest[value] = min(lowest.get(value, form.minimum), form.minimum)
+    return ", ".join(f"{value} (sm_{minimum})" for value, minimum in lowest.items())

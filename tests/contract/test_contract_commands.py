@@ -14,7 +14,7 @@ from ptxlab.cli.main import COMMANDS, app
 from ptxlab.render.show import text_of
 
 SCHEMA = json.loads(resources.files("ptxlab").joinpath("record.schema.json").read_text())
-WORKING = {"probe", "swizzle", "sass", "gemm", "profile", "cache", "doctor"}
+WORKING = {"probe", "layout", "swizzle", "sass", "gemm", "profile", "cache", "doctor"}
 
 RUNS = [
     ("doctor",),
@@ -22,6 +22,12 @@ RUNS = [
     ("probe", "ldmatrix", "--backend", "model"),
     ("probe", "ldmatrix", "--backend", "model", "--num", "x2", "--trans", "--lane", "5"),
     ("probe", "verify", "--backend", "model"),
+    ("layout", "where", "ldmatrix", "--trans", "registers", "3", "5"),
+    ("layout", "what", "ldmatrix", "registers", "5", "0", "1"),
+    ("layout", "table", "ldmatrix", "--num", "x1"),
+    ("layout", "detail", "ldmatrix"),
+    ("layout", "support", "--arch", "sm_75,sm_90a"),
+    ("layout", "compare", "--c", "m16n8k32:s32", "--a", "m16n8k32:s8"),
     ("swizzle", "solve", "--tile", "16x64", "--dtype", "f16", "--access", "ldmatrix.x4"),
     ("sass", "probe:ldmatrix"),
     ("sass", "gemm:wmma-naive"),
@@ -37,6 +43,14 @@ FAILURES = [
     (("probe", "ldmatrix", "--arch", "sm_91"), 2),
     (("probe", "ldmatrix", "--lane", "32"), 2),
     (("probe", "ldmatrix", "--shape", "m16n16", "--trans", "--dtype", "b8", "--arch", "sm_90a"), 2),
+    (("layout", "where", "ldmatrix", "registers", "8", "0"), 2),
+    (("layout", "where", "ldmatrx", "registers", "0", "0"), 2),
+    (("layout", "what", "ldmatrix", "registers", "32", "0"), 2),
+    (("layout", "table", "ldmatrix", "A"), 2),
+    (("layout", "support", "--only", "nothing"), 2),
+    (("layout", "support", "--arch", "sm_91"), 2),
+    (("layout", "compare", "--c", "m16n8k32:s32"), 2),
+    (("layout", "compare", "--c", "m16n8k33:s32", "--a", "m16n8k32:s8"), 2),
     (("sass", "no-such-file.cu"), 2),
     (("sass", "probe:ldmatrx"), 2),
     (("gemm", "--stage", "wmma-naif"), 2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
+from ptxlab.render.operands import OPERANDS, formula_table, operand_blocks
 
 _LETTERS = "abcdefgh"  # slot of a register, from the low bits up
 
@@ -75,9 +76,12 @@ def _ran(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = [Text(title, "heading")]
     if "registers" in result:
         legend = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
-        blocks += [*_matrices(document), Text(legend, "faint"), _dump(document), _formulas(result)]
+        blocks += [
+            *_matrices(document), Text(legend, "faint"), _dump(document), formula_table(result["formulas"]),
+        ]  # fmt: skip
+    blocks += operand_blocks(result, _source(document))
     for name, rows in result.items():
-        if name not in ("registers", "holds", "recordings") and _is_table(rows):
+        if name not in ("registers", "holds", "recordings", *OPERANDS) and _is_table(rows):
             blocks.append(Table(name, tuple(rows[0]), [tuple(row.values()) for row in rows]))
     return [*blocks, *_verdict(document)]
 
@@ -123,14 +127,12 @@ def _dump(document: dict[str, Any]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (lane, *("  ".join(holds[lane, register]) for register in registers)) for lane in lanes
     ]
-    source = "measured" if document["backend"] == "device" else "predicted"
     columns = ("lane", *(f"r{register}" for register in registers))
-    return Table(f"registers, {source}: row,col of the tile, low bits first", columns, rows)
+    return Table(f"registers, {_source(document)}: row,col of the tile, low bits first", columns, rows)
 
 
-def _formulas(result: dict[str, Any]) -> Table:
-    rows: list[tuple[Cell, ...]] = [(name, text) for name, text in result["formulas"].items()]
-    return Table("in closed form", ("", "is"), rows)
+def _source(document: dict[str, Any]) -> str:
+    return "measured" if document["backend"] == "device" else "predicted"
 
 
 def _verdict(document: dict[str, Any]) -> list[Block]:
