@@ -5,13 +5,10 @@ Imports nothing heavy: what draws, computes or compiles is imported by the comma
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -199,39 +196,3 @@ def silence(stream: TextIO | None) -> None:
 def _one_line(text: str) -> str:
     """Return the text with its line breaks shown as "; " (a compiler's message has several)."""
     return "; ".join(part.strip() for part in text.splitlines() if part.strip())
-
-
-def save(path: Path, text: str) -> None:
-    """Write a file that the user asked for, whole or not at all.
-
-    Raises:
-        MissingError: it cannot be written there.
-
-    """
-    try:
-        if path.is_file() or not path.exists():
-            _replace(path, text)
-        else:  # a pipe or /dev/null is written to, never replaced
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise MissingError(
-            f"cannot write {path}: {reason}", "choose a file in a folder that you can write to"
-        ) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside the file, then rename: a reader never sees half of it."""
-    path = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)  # mkstemp makes it private; an output is not
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise

@@ -21,8 +21,8 @@ from ptxlab.cli.common import (
     TimeoutOption,
     command_line,
     emit,
-    save,
 )
+from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
     from ptxlab.experiments.base import Option
@@ -169,7 +169,7 @@ def _run(
     done.command = command_line()
     for path, draw in ((svg, _svg), (html, _html)):
         if path:
-            save(path, draw(done))
+            write_whole(path, draw(done))
     emit(done, json=json, format=format)
 
 
