@@ -50,7 +50,7 @@ class LdMatrixProbe(Probe):
     addr = option(
         "",
         metavar="EXPR",
-        help="byte address of each lane, such as 'lane % 8 * 32 + lane // 8 * 16'",
+        help="byte address of each lane, after the swizzle: 'lane % 16 * 32 + lane // 16 * 16'",
     )
     poison_unused_lanes = option(
         default=True,
@@ -125,7 +125,9 @@ class LdMatrixProbe(Probe):
         ok, detail = contributions(case, coordinates(case, outputs["registers"]))
         record.check("lane addresses", ok=ok, detail=detail)
         chosen = selected(case)
-        if chosen.mistaken:
+        if forgets_swizzle(case):
+            record.check("address map", ok=False, detail="the addresses are those of a tile without swizzle")
+        elif chosen.mistaken:
             record.check("address map", ok=False, detail=mistake(case, chosen))
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
@@ -150,23 +152,27 @@ class LdMatrixProbe(Probe):
                 "swizzle_bytes": list(tile.swizzle.parameters),
             },
         }  # fmt: skip
-        if form.shape == "m8n8":
-            result["banks"] = bank_report(case)
+        result["banks"] = bank_report(case) if form.shape == "m8n8" else None
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
         form, chosen = form_of(case), selected(case)
+        cost = record.result["banks"]
+        price = f"Wavefronts of {form.shape} are not modelled."
+        if cost:
+            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}."
+        if forgets_swizzle(case):
+            return f"The map is that of a tile without swizzle: XOR every address with it. {price}"
         if chosen.mistaken:
-            return mistake(case, chosen)
+            return f"{mistake(case, chosen)} {price}"
         if chosen.moved:
-            return reordered(case, chosen)
+            return f"{reordered(case, chosen)} {price}"
         per, line = 32 // form.slot_bits, "column" if form.trans else "row"
         which = f"elements {per}*j to {per}*j+{per - 1}" if per > 1 else "element j"
-        cost = record.result.get("banks")
-        price = f" Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}." if cost else ""
+        line += "s i and i+8" if form.shape == "m16n16" else " i"
         return (
             f"Lanes 0-{form.addresses - 1} each supply one 16-byte row; lane 4*i+j receives "
-            f"{which} of {line} i of every matrix.{price}"
+            f"{which} of {line} of every matrix. {price}"
         )
 
 
@@ -194,7 +200,7 @@ def tile_of(case: Case) -> Tile:
     if rows % form.rows or cols % form.cols or (rows // form.rows) * (cols // form.cols) < form.num:
         raise UsageError(
             f"tile {rows}x{cols} does not hold {form.num} whole matrices of {form.rows}x{form.cols}; "
-            f"legal: multiples of {form.rows} rows and {form.cols} columns"
+            f"legal: multiples of {form.rows} rows and {form.cols} columns, {form.num} matrices or more"
         )
     row_bytes = cols // form.cols * CHUNK_BYTES
     pitch = case.pitch or row_bytes
@@ -288,6 +294,14 @@ def selected(case: Case) -> Selection:
     tile, form = tile_of(case), form_of(case)
     read = [tile.chunk_at(address) for address in base_addresses(case)[: form.addresses]]
     return selection(meant_chunks(case), read)
+
+
+def forgets_swizzle(case: Case) -> bool:
+    """Say whether the user's map fits the same tile without its swizzle, and not this one."""
+    tile, meant = tile_of(case), meant_chunks(case)
+    plain = [row * tile.pitch + chunk * CHUNK_BYTES for row, chunk in meant]
+    used = base_addresses(case)[: len(meant)]
+    return bool(case.addr) and used == plain != [tile.offset(*chunk) for chunk in meant]
 
 
 def mistake(case: Case, chosen: Selection) -> str:

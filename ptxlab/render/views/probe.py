@@ -23,10 +23,10 @@ def view(document: dict[str, Any]) -> list[Block]:
 
 def _listed(result: dict[str, Any]) -> list[Block]:
     rows: list[tuple[Cell, ...]] = [
-        (each["name"], each["problem"] or each["question"], ", ".join(each["recordings"]) or None)
+        (each["name"], each["question"], ", ".join(each["recordings"]) or None, each["problem"] or None)
         for each in result["probes"]
     ]
-    return [Table("probes", ("name", "question", "recorded on"), rows)]
+    return [Table("probes", ("name", "question", "recorded on", "problem"), rows)]
 
 
 def _created(result: dict[str, Any]) -> list[Block]:
@@ -49,6 +49,8 @@ def _verified(document: dict[str, Any]) -> list[Block]:
     if failed:
         blocks.append(Table("disagreements", ("variant", "detail"), failed))
     verdict = f"{result['agree']} of {result['variants']} variants agree."
+    if not result["agree"] and not result["disagree"]:
+        verdict = f"None of {result['variants']} variants could be compared: no device, and no recording."
     return [*blocks, Text(verdict, "bad" if result["disagree"] else "conclusion")]
 
 
@@ -75,7 +77,7 @@ def _ran(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = [Text(title, "heading")]
     if "registers" in result:
         legend = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
-        blocks += [*_matrices(document), Text(legend, "faint"), _dump(document), _formulas(result)]
+        blocks += [*_matrices(document), Text(legend), *_lines(result), _dump(document), _formulas(result)]
     for name, rows in result.items():
         if name not in ("registers", "holds", "recordings") and _is_table(rows):
             blocks.append(Table(name, tuple(rows[0]), [tuple(row.values()) for row in rows]))
@@ -128,9 +130,28 @@ def _dump(document: dict[str, Any]) -> Table:
     return Table(f"registers, {source}: row,col of the tile, low bits first", columns, rows)
 
 
+def _lines(result: dict[str, Any]) -> list[Block]:
+    """Draw shared memory in lines of 128 bytes: lanes of one matrix in one column conflict."""
+    if not result.get("banks"):
+        return []
+    rows = result["matrix"]["rows"]
+    readers: dict[int, list[int]] = {}
+    for lane, address in enumerate(result["addresses"]):
+        readers.setdefault(address, []).append(lane)
+    lines = sorted({address // 128 for address in readers})
+    at = [[readers.get(128 * line + 16 * piece, []) for piece in range(8)] for line in lines]
+    cells = [[",".join(map(str, lanes)) for lanes in line] for line in at]
+    colours: list[list[int | None]] = [
+        [lanes[0] // rows * 9 if lanes else None for lanes in line] for line in at
+    ]
+    names = [f"{4 * piece}-{4 * piece + 3}" for piece in range(8)]
+    title = "shared memory, the lane that reads 16 bytes; a colour is a matrix, a column its banks"
+    return [Grid(title, cells, colours, [f"+{128 * line}" for line in lines], names)]
+
+
 def _formulas(result: dict[str, Any]) -> Table:
     rows: list[tuple[Cell, ...]] = [(name, text) for name, text in result["formulas"].items()]
-    return Table("in closed form", ("", "is"), rows)
+    return Table("in closed form, row and col inside each matrix", ("", "is"), rows)
 
 
 def _verdict(document: dict[str, Any]) -> list[Block]:
