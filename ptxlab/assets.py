@@ -38,12 +38,13 @@ def include_folder() -> Path:
 
 
 def probe_folders() -> list[Path]:
-    """Return the folders to look for probes in, the built-in one first.
+    """Return the folders to look for probes in; of two probes with one name the first found is used.
 
-    A user's own probes come from $PTXLAB_PROBES (folders joined like $PATH) and from ./probes.
+    A user's own come before the built-in ones, so that a probe that is being edited is the one that runs:
+    ./probes, then the folders of $PTXLAB_PROBES (joined like $PATH).
     """
     own = [Path(part) for part in os.environ.get("PTXLAB_PROBES", "").split(os.pathsep) if part]
-    candidates = [asset_root() / "probes", *own, Path.cwd() / "probes"]
+    candidates = [Path.cwd() / "probes", *own, asset_root() / "probes"]
     found: list[Path] = []
     for folder in candidates:
         resolved = folder.resolve()

@@ -47,7 +47,7 @@ class LdMatrixProbe(Probe):
     addr = option(
         "",
         metavar="EXPR",
-        help="byte address of each lane, such as 'lane % 8 * 32 + lane // 8 * 16'",
+        help="byte address of each lane, after the swizzle: 'lane % 16 * 32 + lane // 16 * 16'",
     )
     poison_unused_lanes = option(
         default=True,
@@ -119,7 +119,7 @@ class LdMatrixProbe(Probe):
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         ok, detail = contributions(case, coordinates(case, outputs["registers"]))
         record.check("lane addresses", ok=ok, detail=detail)
-        if placement(case).selection().mistaken:
+        if placement(case).mistaken:
             record.check("address map", ok=False, detail=placement(case).explanation(LOADS))
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
@@ -144,21 +144,22 @@ class LdMatrixProbe(Probe):
                 "swizzle_bytes": list(placed.tile.swizzle.parameters),
             },
         }  # fmt: skip
-        if form.shape == "m8n8":
-            result["banks"] = placed.banks(f"ldmatrix.{case.num}")
+        result["banks"] = placed.banks(f"ldmatrix.{case.num}") if form.shape == "m8n8" else None
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
-        form = form_of(case)
+        form, cost = form_of(case), record.result["banks"]
+        price = f"Wavefronts of {form.shape} are not modelled."
+        if cost:
+            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}."
         if unusual := placement(case).explanation(LOADS):
-            return unusual
+            return f"{unusual} {price}"
         per, line = 32 // form.slot_bits, "column" if form.trans else "row"
         which = f"elements {per}*j to {per}*j+{per - 1}" if per > 1 else "element j"
-        cost = record.result.get("banks")
-        price = f" Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}." if cost else ""
+        line += "s i and i+8" if form.shape == "m16n16" else " i"
         return (
             f"Lanes 0-{form.addresses - 1} each supply one 16-byte row; lane 4*i+j receives "
-            f"{which} of {line} i of every matrix.{price}"
+            f"{which} of {line} of every matrix. {price}"
         )
 
 

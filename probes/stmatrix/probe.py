@@ -98,7 +98,7 @@ class StMatrixProbe(Probe):
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         ok, detail = contributions(case, outputs["image"])
         record.check("lane addresses", ok=ok, detail=detail)
-        if placement(case).selection().mistaken:
+        if placement(case).mistaken:
             record.check("address map", ok=False, detail=placement(case).explanation(STORES))
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
@@ -123,23 +123,23 @@ class StMatrixProbe(Probe):
                 "pitch": placed.tile.pitch, "swizzle_bytes": list(placed.tile.swizzle.parameters),
             },
         }  # fmt: skip
-        if form.shape == "m8n8":
-            result["banks"] = placed.banks(f"stmatrix.{case.num}")
+        result["banks"] = placed.banks(f"stmatrix.{case.num}") if form.shape == "m8n8" else None
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
-        form = form_of(case)
+        form, cost = form_of(case), record.result["banks"]
+        price = f"Wavefronts of {form.shape} are not modelled."
+        if cost:
+            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}."
         if unusual := placement(case).explanation(STORES):
-            return unusual
-        cost = record.result.get("banks")
-        price = f" Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}." if cost else ""
+            return f"{unusual} {price}"
         if form.shape == "m16n8":
             what = "elements i and i+8 of rows 2*j and 2*j+1 (columns of the accumulator)"
         else:
             what = f"elements 2*j and 2*j+1 of {'column' if form.trans else 'row'} i"
         return (
             f"Lanes 0-{form.addresses - 1} each supply the place of one 16-byte row; lane 4*i+j stores "
-            f"{what} of every matrix.{price}"
+            f"{what} of every matrix. {price}"
         )
 
 

@@ -5,10 +5,8 @@ Imports nothing heavy: what draws, computes or compiles is imported by the comma
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from ptxlab.errors import MissingError, UsageError, unknown_name
+from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
     from ptxlab.experiments.record import Record
@@ -206,25 +205,6 @@ def _one_line(text: str) -> str:
     return "; ".join(part.strip() for part in text.splitlines() if part.strip())
 
 
-def save(path: Path, text: str) -> None:
-    """Write a file that the user asked for, whole or not at all.
-
-    Raises:
-        MissingError: it cannot be written there.
-
-    """
-    try:
-        if path.is_file() or not path.exists():
-            _replace(path, text)
-        else:  # a pipe or /dev/null is written to, never replaced
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        reason = error.strerror or error
-        raise MissingError(
-            f"cannot write {path}: {reason}", "choose a file in a folder that you can write to"
-        ) from error
-
-
 def save_pictures(record: Record, svg: Path | None, html: Path | None) -> None:
     """Draw the record's view into the files that the user asked for.
 
@@ -242,21 +222,4 @@ def save_pictures(record: Record, svg: Path | None, html: Path | None) -> None:
     view = blocks(record.document())
     for path, form in ((svg, draw), (html, page)):
         if path:
-            save(path, form(view))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside the file, then rename: a reader never sees half of it."""
-    path = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(temporary).chmod(0o666 & ~mask)  # mkstemp makes it private; an output is not
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+            write_whole(path, form(view))

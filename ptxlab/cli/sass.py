@@ -24,11 +24,11 @@ def sass(
         str | None,
         typer.Option(
             metavar="SM_XX[,SM_YY]",
-            help="Architectures to compile for; left out: sm_90a, or what the file itself is for.",
+            help="Architectures to compile for; left out: a .ptx's .target, a .cubin's own, else sm_90a.",
         ),
     ] = None,
     kernel: Annotated[
-        str | None, typer.Option(metavar="NAME", help="This kernel alone, with every opcode.")
+        str | None, typer.Option(metavar="NAME", help="This kernel alone, with every opcode; mangled or not.")
     ] = None,
     include: Annotated[
         list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Look for headers there (.cu).")

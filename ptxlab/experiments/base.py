@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxlab.errors import UsageError, unknown_name
+from ptxlab.errors import PtxlabError, ToolError, UsageError, unknown_name
 
 Value = str | int | float | bool | None
 Macros = dict[str, str | int]
@@ -158,6 +160,27 @@ class Experiment:
 
         doc = type(self).__doc__ or sys.modules[type(self).__module__].__doc__ or ""
         return doc.strip().partition("\n")[0]
+
+
+@contextlib.contextmanager
+def blamed(experiment: Experiment) -> Iterator[None]:
+    """Tell of an exception that comes out of an experiment's own file as that file's fault.
+
+    Raises:
+        ToolError: with the file, the line and the exception.
+
+    """
+    files = {str(path) for path in experiment.folder.glob("*.py")}
+    try:
+        yield
+    except PtxlabError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
+        if not frames:
+            raise
+        where = f"{frames[-1].filename}:{frames[-1].lineno}"
+        raise ToolError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def sizes(text: str, *, parts: int, what: str) -> tuple[int, ...]:

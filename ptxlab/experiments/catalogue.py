@@ -8,11 +8,14 @@ from typing import Any
 
 from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
-from ptxlab.experiments.base import Value
+from ptxlab.experiments.base import Value, blamed
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
 from ptxlab.experiments.runner import Lab, Progress, keep_recording, run_probe, verify
+
+COMMANDS = ("list", "new", "verify")
+"""What ``ptxlab probe`` does besides running a probe."""
 
 TEMPLATE = Path(__file__).with_name("template")
 
@@ -54,7 +57,9 @@ def new_record(name: str, into: Path) -> Record:
     """
     if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
         raise UsageError(f"'{name}' is no name for a probe; legal: letters, digits, - and _, a letter first")
-    if name in [entry.name for entry in probe_entries()] or name in ("list", "new", "verify"):
+    if name in COMMANDS:
+        raise UsageError(f"'{name}' is a command; a probe needs another name")
+    if name in [entry.name for entry in probe_entries()]:
         raise UsageError(f"there is a probe '{name}' already", "ptxlab probe list shows them")
     folder = into / name
     try:
@@ -68,10 +73,13 @@ def new_record(name: str, into: Path) -> Record:
             f"cannot write {folder}: {error.strerror}", "--into FOLDER chooses another place"
         ) from error
     record = Record()
+    seen = folder.resolve() in [entry.folder.resolve() for entry in probe_entries()]
+    elsewhere = [] if seen else [f"export PTXLAB_PROBES={into.resolve()} lets ptxlab find it"]
     record.result |= {
         "folder": str(folder),
         "files": sorted(file.name for file in folder.iterdir()),
         "next": [
+            *elsewhere,
             f"ptxlab probe {name} shows what it predicts",
             f"ptxlab sass probe:{name} shows what it compiles to: change kernel.cu until the claim holds",
             f"ptxlab probe {name} --record keeps what a GPU answers",
@@ -96,8 +104,9 @@ def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int 
     """
     if keep and not lab.device:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
-    case = probe.case(lab.arch, **params)
-    record, outputs = run_probe(probe, case, lab)
+    with blamed(probe):
+        case = probe.case(lab.arch, **params)
+        record, outputs = run_probe(probe, case, lab)
     record.params["lane"] = lane
     if lane is not None:
         record.result = {key: _of_lane(value, lane) for key, value in record.result.items()}

@@ -11,9 +11,7 @@ import base64
 import binascii
 import datetime
 import json
-import os
 import re
-import tempfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 from ptxlab.errors import MissingError, ToolError
 from ptxlab.experiments.base import Case, Experiment
 from ptxlab.experiments.unit import digest
+from ptxlab.files import write_whole
 
 SCHEMA = "ptxlab.recording/1"
 LIMIT_BYTES = 300_000
@@ -153,25 +152,11 @@ def save(experiment: Experiment, recording: Recording) -> Path:
     text = json.dumps({"schema": SCHEMA, **vars(recording)}, indent=1, sort_keys=True) + "\n"
     if len(text) > LIMIT_BYTES:
         raise ToolError(f"{path} would take {len(text)} bytes; legal: at most {LIMIT_BYTES}")
-    write_whole(path, text)
-    return path
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old one or the new one, never half of it.
-
-    Raises:
-        MissingError: the folder cannot be written.
-
-    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # noqa: PTH101 - mkstemp gives a name, and a private file
-        os.replace(name, path)  # noqa: PTH105 - the atomic rename
+        path.parent.mkdir(exist_ok=True)
     except OSError as error:
         raise MissingError(
             f"cannot write {path}: {error.strerror}", "choose a folder that can be written"
         ) from error
+    write_whole(path, text)
+    return path

@@ -42,7 +42,7 @@ class Entry:
 
 
 def probe_entries() -> list[Entry]:
-    """Return every probe folder, built-in ones first; of two with one name the first is used."""
+    """Return every probe folder, a user's own first; of two with one name the first is used."""
     return _entries(assets.probe_folders(), "probe.py")
 
 
@@ -70,6 +70,9 @@ def find_stage(name: str) -> GemmStage:
 def usable_probes() -> Iterator[Probe | Entry]:
     """Yield every probe, or in place of a broken one its entry with the problem."""
     for entry in probe_entries():
+        if entry.problem:
+            yield entry
+            continue
         try:
             yield load(entry, "probe.py", Probe)
         except PtxlabError as error:
@@ -88,13 +91,14 @@ def _entries(folders: list[Path], file: str) -> list[Entry]:
 def _read(folder: Path, file: str) -> Entry:
     """Read the summary without importing the module: listing must be quick and must not run its code."""
     path = folder / file
+    problem = "" if (folder / "kernel.cu").is_file() else f"{folder / 'kernel.cu'} does not exist"
     try:
         doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), str(path))) or ""
     except SyntaxError as error:
         return Entry(folder.name, folder, "", f"{path}:{error.lineno}: {error.msg}")
     except (OSError, UnicodeDecodeError) as error:
         return Entry(folder.name, folder, "", f"{path}: {error}")
-    return Entry(folder.name, folder, doc.partition("\n")[0], "")
+    return Entry(folder.name, folder, doc.partition("\n")[0], problem)
 
 
 def _find(kind: str, name: str, entries: list[Entry], file: str, base: type[AnyExperiment]) -> AnyExperiment:
@@ -120,7 +124,10 @@ def load(entry: Entry, file: str, base: type[AnyExperiment]) -> AnyExperiment:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a user's own file raises is that file's problem, not a crash
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # whatever a user's own file raises is that file's problem, not a crash
         raise ToolError(f"{path}: {_where(error, path)}{type(error).__name__}: {error}") from error
     found = [
         each

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
-from ptxlab.errors import MissingError, PtxlabError, UsageError
+from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
 from ptxlab.experiments import recording as recordings_of
-from ptxlab.experiments.base import Case
+from ptxlab.experiments.base import Case, blamed
 from ptxlab.experiments.probe import Arrays, Probe
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.unit import build_unit, kernel_name
@@ -114,6 +114,7 @@ def run_probe(probe: Probe, case: Case, lab: Lab, unit: list[Case] | None = None
     record = Record(backend=lab.backend, arch=case.arch, params=dict(case.params))
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     predicted = probe.expected(case)
+    _check_shapes(probe, case, predicted)
     build = _compile(probe, case, lab, record, unit)
     outputs = predicted
     if lab.worker and build:
@@ -126,6 +127,26 @@ def run_probe(probe: Probe, case: Case, lab: Lab, unit: list[Case] | None = None
     record.result |= probe.report(case, outputs, measured=lab.worker is not None)
     record.result["conclusion"] = probe.conclude(case, record)
     return record, outputs
+
+
+def _check_shapes(probe: Probe, case: Case, predicted: Arrays) -> None:
+    """Hold what a probe predicts against what it says its kernel writes.
+
+    Raises:
+        ToolError: a name, a shape or a type differs.
+
+    """
+    outputs = probe.outputs(case)
+    if predicted.keys() != outputs.keys():
+        raise ToolError(f"{probe.name}: expected() has {sorted(predicted)}, outputs() has {sorted(outputs)}")
+    for name, output in outputs.items():
+        found = (predicted[name].shape, predicted[name].dtype)
+        said = (output.shape, np.dtype(output.dtype))
+        if found != said:
+            raise ToolError(
+                f"{probe.name}: expected()['{name}'] is {found[1]}{list(found[0])}, "
+                f"outputs() says {said[1]}{list(said[0])}"
+            )
 
 
 def _compile(probe: Probe, case: Case, lab: Lab, record: Record, unit: list[Case] | None) -> Build | None:
@@ -274,10 +295,20 @@ def verify(probes: list[Probe], lab: Lab, progress: Progress, *, keep: bool) -> 
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
-    rows = [_verify_probe(probe, lab, record, progress, keep=keep) for probe in probes]
+    rows = [_verified(probe, lab, record, progress, keep=keep) for probe in probes]
     totals = {key: sum(row[key] for row in rows) for key in ("variants", "agree", "disagree", "skipped")}
     record.result |= {**totals, "probes": rows}
     return record
+
+
+def _verified(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:
+    """Verify one probe; one that fails by itself is a failed check, and the others go on."""
+    try:
+        with blamed(probe):
+            return _verify_probe(probe, lab, total, progress, keep=keep)
+    except (ToolError, UsageError) as error:
+        total.check(probe.name, ok=False, detail=error.message)
+        return {"probe": probe.name, "variants": 0, "agree": 0, "disagree": 0, "skipped": 0}
 
 
 def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:

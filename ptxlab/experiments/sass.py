@@ -13,6 +13,7 @@ from ptxlab.experiments.base import Experiment
 from ptxlab.experiments.record import Record, environment
 from ptxlab.sass.advisories import remedy
 from ptxlab.sass.claims import check_claims
+from ptxlab.sass.names import is_called
 from ptxlab.sass.report import kernels
 from ptxlab.toolchain.arch import DEFAULT_ARCH, parse_arch
 from ptxlab.toolchain.build import SUFFIXES, Build, build_file
@@ -26,9 +27,9 @@ def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str
 
     Args:
         target: a .cu, .ptx or .cubin file, "probe:NAME" or "gemm:STAGE".
-        archs: the architectures; none for sm_90a, or for what the file itself is for.
+        archs: the architectures; none for what a .ptx or .cubin itself is for, else sm_90a.
         options: the user's options for the compiler.
-        kernel: report this kernel alone.
+        kernel: report this kernel alone: its symbol, or its name in C++ (of all its template instances).
 
     Raises:
         UsageError: the target, an architecture, an option or the kernel does not exist or does not fit.
@@ -137,7 +138,8 @@ def _params(target: str, archs: Sequence[str], options: Options, kernel: str | N
 
 def _keep_only(record: Record, kernel: str) -> None:
     every = record.result["kernels"]
-    record.result["kernels"] = [each for each in every if each["name"] == kernel]
+    exact = [each for each in every if each["name"] == kernel]
+    record.result["kernels"] = exact or [each for each in every if is_called(each["name"], kernel)]
     if not record.result["kernels"]:
-        names = ", ".join(dict.fromkeys(each["name"] for each in every))
+        names = ", ".join(dict.fromkeys(each["readable_name"] for each in every))
         raise UsageError(f"there is no kernel '{kernel}'; there are: {names}")

@@ -12,7 +12,7 @@ from ptxlab.experiments.record import Record
 from ptxlab.isa import mma
 from ptxlab.isa.registers import RegisterMap
 from ptxlab.isa.types import bits as bits_of
-from ptxlab.layout.banks import ACCESSES
+from ptxlab.layout.banks import ACCESSES, WORD_BYTES
 from ptxlab.layout.solver import VECTOR_BYTES, Reads, cost, least_padding, solve, stays_inside
 from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
 
@@ -108,7 +108,8 @@ def _mma_reads(asked: Question) -> Reads:
     if asked.bits > 32 or (per_word > 1 and _splits_words(asked)):
         raise UsageError(
             f"{asked.access} of {asked.dtype} in {asked.order} order is not 32-bit words in memory; "
-            "legal: 32-bit types in any order, narrower ones with k contiguous"
+            "legal: 32-bit types in any order, narrower ones with k contiguous",
+            f"--order {'row' if asked.access == 'mma.A' else 'column'}" if asked.bits < 32 else "",
         )
     if asked.rows % rows or asked.cols % cols:
         raise UsageError(
@@ -157,9 +158,18 @@ def solve_record(tile: str, dtype: str, access: str, order: str) -> Record:
     return record
 
 
-def _padded_answer(reads: Reads) -> dict[str, Any]:
-    """Return the least padding of whole vectors, or that it does not help either, and why."""
-    padding = least_padding(reads, VECTOR_BYTES)
+def tma_mode(swizzle: Swizzle, row_bytes: int) -> str | None:
+    """Return the mode in which TMA writes such a tile, or None.
+
+    A mode's box has rows of at most as many bytes as its name says, so a wider tile is none of its.
+    """
+    names = (name for name, p in MODES.items() if swizzle.bits and p == swizzle.parameters)
+    return next((name for name in names if row_bytes <= int(name.removesuffix("B"))), None)
+
+
+def padded_answer(reads: Reads) -> dict[str, Any]:
+    """Return the least padding that keeps accesses aligned, or that it does not help either, and why."""
+    padding = least_padding(reads, reads.access.bytes_per_lane)
     conclusion = "No swizzle of whole 16-byte vectors reads this tile without conflicts"
     if padding is None:
         conclusion += (
@@ -180,9 +190,9 @@ def _padded_answer(reads: Reads) -> dict[str, Any]:
 
 def _answer(asked: Question, reads: Reads, found: Swizzle | None) -> dict[str, Any]:
     if found is None:
-        return _padded_answer(reads)
+        return padded_answer(reads)
     own = found.rescaled(8, asked.bits) if found.bits else found
-    mode = next((name for name, p in MODES.items() if found.bits and p == found.parameters), None)
+    mode = tma_mode(found, reads.row_bytes)
     equal = f", the TMA mode {mode}" if mode else ""
     conclusion = (
         f"Swizzle{own} of {asked.dtype} elements ({found} of bytes{equal}) reads the tile without conflicts; "
@@ -203,6 +213,12 @@ def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -
     asked = question(tile, dtype, access, order)
     reads = reads_of(asked)
     given = parse_swizzle(swizzle, asked.bits)
+    whole = VECTOR_BYTES if asked.access.startswith("ldmatrix") else WORD_BYTES
+    if given.bits and 1 << given.base < whole:
+        raise UsageError(
+            f"swizzle {swizzle} tears the {whole} bytes that {asked.access} reads in one piece; "
+            f"legal: M of at least {(whole * 8 // asked.bits).bit_length() - 1} in {asked.dtype} elements"
+        )
     if not stays_inside(given, reads.nbytes):
         raise UsageError(
             f"swizzle {swizzle} moves elements outside the tile of {reads.nbytes} bytes; "
@@ -210,6 +226,7 @@ def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -
         )
     record = _record(asked, reads)
     record.params["swizzle"] = swizzle
+    given = given if given.bits else Swizzle(0, 0, 0)
     own = given.rescaled(8, asked.bits) if given.bits else given
     record.result |= _costs(reads, given) | {
         "swizzle": list(own.parameters),
@@ -221,6 +238,8 @@ def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -
         f"{swizzle} reads the tile in {record.result['wavefronts']} wavefronts, {reads.ideal} are ideal: "
         f"{each:g} for each of {len(reads.instructions)} instructions."
     )
+    if conflicts:
+        record.result["conclusion"] += " `ptxlab swizzle solve` finds the smallest that is clean."
     record.check("conflict-free", ok=conflicts == 0, detail=record.result["conclusion"])
     return record
 

@@ -36,7 +36,9 @@ def build_unit(experiment: Experiment, cases: Iterable[Case], arch: str) -> Buil
 
     """
     if not experiment.source.is_file():
-        raise UsageError(f"{experiment.source} does not exist", "ptxlab probe new NAME makes a template")
+        raise UsageError(
+            f"{experiment.source} does not exist", "ptxlab probe new NAME makes a folder that has one"
+        )
     variants = {kernel_name(experiment, m): m for m in map(experiment.macros, cases)}
     return build_cuda(
         unit_source(experiment.source, variants),

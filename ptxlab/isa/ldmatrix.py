@@ -19,9 +19,9 @@ from ptxlab.isa.registers import Ints, RegisterMap, Where
 ROW_BYTES = 16
 """Bytes of shared memory that one lane's address stands for, in every form."""
 
-BLACKWELL = ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_110a", "sm_110f",
+BLACKWELL = ("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_107a", "sm_107f", "sm_110a", "sm_110f",
              "sm_120a", "sm_120f", "sm_121a", "sm_121f")  # fmt: skip
-"""The targets that have the m16n16 and m8n16 shapes. Source: PTX ISA, ldmatrix, "Target ISA Notes"."""
+"""Who has the m16n16 and m8n16 shapes. Source: PTX ISA, ldmatrix, "Target ISA Notes"; ptxas 13.5: sm_107."""
 
 _ROWS = {"m8n8": 8, "m16n16": 16, "m8n16": 8}
 _BITS = {"b16": 16, "b8": 8, "b6x16_p32": 6, "b4x16_p64": 4}
@@ -29,7 +29,7 @@ _PADDED = ("b6x16_p32", "b4x16_p64")
 _LEGAL = """\
 m8n8 x1|x2|x4 [trans] b16 (sm_75 and later); \
 m16n16 x1|x2 trans b8|b6x16_p32|b4x16_p64 and m8n16 x1|x2|x4 b6x16_p32|b4x16_p64 \
-(sm_100a, sm_103a, sm_110a, sm_120a, sm_121a and their f targets)"""
+(sm_100a, sm_103a, sm_107a, sm_110a, sm_120a, sm_121a and their f targets)"""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _objection(form: LdMatrixForm, arch: str) -> tuple[str, str]:
     if form.shape == "m8n8":
         return _objection_to_m8n8(form)
     if arch not in BLACKWELL:
-        return f"{form.shape} does not exist on {arch}, it needs sm_100a or later", _K_MAJOR
+        return f"{form.shape} does not exist on {arch}, it needs one of {', '.join(BLACKWELL)}", _K_MAJOR
     if form.shape == "m16n16":
         return _objection_to_m16n16(form)
     if form.dtype not in _PADDED:
@@ -199,6 +199,11 @@ def formulas(form: LdMatrixForm) -> dict[str, str]:
             "lane": "4 * (col % 8) + row // 4", "register": "2 * matrix + col // 8", "slot": "row % 4",
         }  # fmt: skip
     per = 32 // form.slot_bits
+    if per == 1:
+        return {
+            "matrix": "register", "row": "lane // 4", "col": "lane % 4",
+            "lane": "4 * row + col", "register": "matrix", "slot": "0",
+        }  # fmt: skip
     along, across = ("row", "col") if form.trans else ("col", "row")
     return {
         "matrix": "register", across: "lane // 4", along: f"{per} * (lane % 4) + slot",

@@ -130,8 +130,22 @@ class Placement:
         """Return how the rows that the lanes select differ from those of the fragment."""
         return selection(_meant(self.form, self.tile), [self.tile.chunk_at(offset) for offset in self.used])
 
+    @property
+    def forgets_swizzle(self) -> bool:
+        """Whether the lanes' map fits the same tile without its swizzle, and not this one."""
+        meant = _meant(self.form, self.tile)
+        plain = [row * self.tile.pitch + chunk * CHUNK_BYTES for row, chunk in meant]
+        return self.used == plain != [self.tile.offset(*chunk) for chunk in meant]
+
+    @property
+    def mistaken(self) -> bool:
+        """Whether no fragment needs such a map: a row twice, padding, or a forgotten swizzle."""
+        return self.forgets_swizzle or self.selection().mistaken
+
     def explanation(self, words: Wording) -> str:
         """Return what is unusual about the map: a mistake, another order, or nothing ("")."""
+        if self.forgets_swizzle:
+            return "The map is that of a tile without swizzle: XOR every address with it."
         chosen = self.selection()
         if chosen.mistaken:
             return self._mistake(chosen, words)
@@ -183,7 +197,7 @@ def _tile(form: Matrices, extent: tuple[int, ...] | None, pitch: int, swizzle: s
     if rows % form.rows or cols % form.cols or (rows // form.rows) * (cols // form.cols) < form.num:
         raise UsageError(
             f"tile {rows}x{cols} does not hold {form.num} whole matrices of {form.rows}x{form.cols}; "
-            f"legal: multiples of {form.rows} rows and {form.cols} columns"
+            f"legal: multiples of {form.rows} rows and {form.cols} columns, {form.num} matrices or more"
         )
     row_bytes = cols // form.cols * CHUNK_BYTES
     pitch = pitch or row_bytes

@@ -70,14 +70,14 @@ def operand_blocks(result: dict[str, Any], source: str, operands: Iterable[str] 
     return [*blocks, formula_table(formulas)] if formulas else blocks
 
 
-def formula_table(formulas: dict[str, Any]) -> Table:
+def formula_table(formulas: dict[str, Any], title: str = "in closed form") -> Table:
     """Return closed forms as a table: a dict of expressions, or one for each operand."""
     if not all(isinstance(each, dict) for each in formulas.values()):
-        return Table("in closed form", ("", "is"), list(formulas.items()))
+        return Table(title, ("", "is"), list(formulas.items()))
     alike = dict(_alike(formulas))
     names = dict.fromkeys(name for operand in alike.values() for name in operand)
     rows: list[tuple[Cell, ...]] = [(name, *(each.get(name) for each in alike.values())) for name in names]
-    return Table("in closed form", ("", *alike), rows)
+    return Table(title, ("", *alike), rows)
 
 
 def _operands(result: dict[str, Any], names: Iterable[str]) -> Iterator[_Operand]:

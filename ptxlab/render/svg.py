@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from ptxlab.errors import UsageError
 from ptxlab.render.blocks import Block, Grid, Text
 from ptxlab.render.palette import colour
 from ptxlab.render.text import grid_names, titled
@@ -32,7 +33,13 @@ _KINDS = {
     "column": f'font-family="{_MONO}" font-size="11" text-anchor="middle" fill-opacity="0.6"',
     "row": f'font-family="{_MONO}" font-size="11" text-anchor="end" fill-opacity="0.6"',
 }
-_CAPTIONS = {"conclusion": "#1a1a1a", "good": "#1a7a3c", "bad": "#b3261e", "warning": "#8a5a00"}
+_CAPTIONS = {
+    "plain": "#444444",
+    "conclusion": "#1a1a1a",
+    "good": "#1a7a3c",
+    "bad": "#b3261e",
+    "warning": "#8a5a00",
+}
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,15 @@ class Drawing:
 
 
 def draw(blocks: Iterable[Block]) -> str:
-    """Return a picture: the first heading, every matrix, and what is concluded from them."""
+    """Return a picture: the first heading, every matrix, and what is concluded from them.
+
+    Raises:
+        UsageError: there is no matrix among the blocks.
+
+    """
     title, rest = titled(blocks)
+    if not any(isinstance(block, Grid) for block in rest):
+        raise UsageError("there is no matrix to draw in this result", "--html shows its tables")
     matrices = [draw_grid(block) for block in rest if isinstance(block, Grid)]
     flow = _flow(matrices, top=_MARGIN + 40)
     width = max(640, 2 * _MARGIN + max(flow.width, len(title) * _TITLE_LETTER))

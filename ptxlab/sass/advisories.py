@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ptxlab.sass.instructions import TENSOR_FAMILIES, Function
+from ptxlab.sass.instructions import Function
 from ptxlab.sass.ptx import PtxKernel
 
 _CODE = re.compile(r"C7\d{3}")
@@ -64,13 +64,13 @@ def warnings(log: str, ptx: PtxKernel, function: Function) -> list[str]:
     said = [text for line, text in _REMARK.findall(log) if ptx.holds_line(int(line))]
     operations = ptx.operations
     wgmma = sum(each.text.startswith("wgmma") for each in operations)
-    gmma = sum(each.family in _WGMMA for each in function.code)
+    gmma = sum(each.family in _WGMMA and not each.is_dummy for each in function.code)
     if gmma < wgmma:
         said.append(
             f"{wgmma} wgmma.mma_async in PTX, {gmma} in SASS: ptxas merged identical ones or dropped "
             "what has no effect"
         )
-    left = any(each.family in TENSOR_FAMILIES or each.calls_mma for each in function.code)
+    left = any(each.is_tensor_operation or each.calls_mma for each in function.code)
     if operations and not wgmma and not left:
         said.append(f"tensor operations in PTX: {len(operations)}, in SASS: none; ptxas dropped them")
     if _setmaxnreg_missing(ptx, function):

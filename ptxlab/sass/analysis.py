@@ -8,8 +8,9 @@ from typing import Any
 from ptxlab.errors import ToolError
 from ptxlab.sass.advisories import advisories_of, warnings
 from ptxlab.sass.emulation import emulated, may_be_emulated
-from ptxlab.sass.instructions import TENSOR_FAMILIES, Function, functions, opcode_counts
+from ptxlab.sass.instructions import Function, functions, opcode_counts
 from ptxlab.sass.loops import find_loops, has_switch
+from ptxlab.sass.names import readable_name
 from ptxlab.sass.ptx import PtxKernel, ptx_kernels
 from ptxlab.sass.resources import Resources, resources
 from ptxlab.toolchain.build import Build
@@ -48,6 +49,7 @@ def _kernel(build: Build, function: Function, using: Resources | None) -> dict[s
     families = Counter(each.family for each in function.code)
     return {
         "name": function.name,
+        "readable_name": readable_name(function.name),
         "arch": build.arch,
         "instructions": len(function.code),
         "padding": len(function.padding),
@@ -56,7 +58,8 @@ def _kernel(build: Build, function: Function, using: Resources | None) -> dict[s
         "shared_bytes": using.shared_bytes,
         "counts": opcode_counts(function.code),
         "families": dict(sorted(families.items())),
-        "tensor_ops": sum(families[family] for family in TENSOR_FAMILIES),
+        "tensor_ops": sum(each.is_tensor_operation for each in function.code),
+        "tensor_dummies": sum(each.is_dummy for each in function.code),
     }
 
 

@@ -66,6 +66,21 @@ class Instruction:
         return "__cuda_sm" in self.callee and "mma" in self.callee
 
     @property
+    def is_dummy(self) -> bool:
+        """Whether this wgmma is one that ptxas injected: it computes nothing, and only ends a group.
+
+        The last wgmma of a group carries the commit (gsb0). Where none stands right before the
+        commit_group (the group is empty, a branch or the end of a loop lies between, or ptxas had to wait
+        earlier), ptxas puts a smallest one without operands there. Seen in ptxas 13.5 for sm_90a.
+        """
+        return self.family == "HGMMA" and self.operands.replace(" ", "").startswith("RZ,gdesc[URZ],RZ,!UPT")
+
+    @property
+    def is_tensor_operation(self) -> bool:
+        """Whether this computes on the tensor cores."""
+        return self.family in TENSOR_FAMILIES and not self.is_dummy
+
+    @property
     def never_runs(self) -> bool:
         """Whether this only keeps a distance between others: its predicate is always false."""
         return self.predicate in ("@!PT", "@!UPT")

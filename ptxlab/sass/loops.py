@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from ptxlab.sass.instructions import TENSOR_FAMILIES, Function, Instruction, opcode_counts
+from ptxlab.sass.instructions import Function, Instruction, opcode_counts
 
 _INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
 """Branches to an address in a register: a switch. nvdisasm's JSON does not say where they go."""
@@ -54,7 +54,7 @@ def find_loops(function: Function, jumps: Mapping[int, Sequence[int]]) -> list[d
                 "end": max(back),
                 "depth": sum(header in other for other in bodies.values()),
                 "instructions": len(code),
-                "tensor_ops": sum(each.family in TENSOR_FAMILIES for each in code),
+                "tensor_ops": sum(each.is_tensor_operation for each in code),
                 "counts": opcode_counts(code),
             }
         )

@@ -15,11 +15,13 @@ def kernels(build: Build) -> list[dict[str, Any]]:
     The answer is kept in the build's cache entry; callers must not change it.
 
     Returns:
-        For each kernel ``name``, ``arch``, ``instructions`` (without padding), ``padding`` (NOPs and
-        the trailing branch to itself), ``registers``, ``spill_bytes`` (stores and loads; None for a bare
+        For each kernel ``name``, ``readable_name`` (without mangling, types and template arguments),
+        ``arch``, ``instructions`` (without padding), ``padding`` (NOPs and the trailing branch to
+        itself), ``registers``, ``spill_bytes`` (stores and loads; None for a bare
         cubin), ``shared_bytes`` (static), ``counts`` (opcode with all modifiers -> how many),
         ``families`` (opcode without modifiers -> how many), ``tensor_ops`` (in called internal functions
-        too), ``loops``, ``advisories`` (C75xx), ``emulated``, and ``warnings``.
+        too), ``tensor_dummies`` (wgmma that ptxas injected and that compute nothing: they are in the
+        counts and not in ``tensor_ops``), ``loops``, ``advisories`` (C75xx), ``emulated``, and ``warnings``.
 
     Raises:
         MissingError: there is no nvdisasm here.

@@ -16,8 +16,8 @@ _SHARED = re.compile(r"(\d+)(?:\+\d+)? bytes smem")
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+)\s+STACK:\d+\s+SHARED:(\d+)")
 
 RESERVED_SHARED_BYTES = 1024
-"""What the system keeps of each block's shared memory from sm_90 on. cuobjdump counts it, but not in
-relocatable code (-rdc); ptxas -v does not.
+"""What the system keeps of each block's shared memory from sm_90 on. ptxas -v never counts it. cuobjdump
+counts it unless the code is relocatable (-rdc), or the kernel has no section for shared memory: 0 then.
 """
 
 _ELF_EXECUTABLE = 2  # e_type of a cubin that is linked whole; relocatable code has 1
@@ -82,10 +82,10 @@ def from_usage(text: str, reserved: int) -> dict[str, Resources]:
 
     Args:
         text: its output.
-        reserved: how many bytes of the shared memory it counts are not the kernel's own.
+        reserved: how many bytes of the shared memory are not the kernel's own, where any is counted at all.
 
     """
     return {
-        name: Resources(int(registers), None, int(shared) - reserved)
+        name: Resources(int(registers), None, max(0, int(shared) - reserved))
         for name, registers, shared in _USAGE.findall(text)
     }

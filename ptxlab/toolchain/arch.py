@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 
-from ptxlab.errors import unknown_name
+from ptxlab.errors import UsageError
 
 DEFAULT_ARCH = "sm_90a"
 """The architecture when neither the user nor a device names one: Hopper with all its instructions."""
@@ -24,11 +25,15 @@ def parse_arch(text: str) -> str:
     """Return the architecture if its name is legal.
 
     Raises:
-        UsageError: it is not; the message holds the legal names and the nearest one.
+        UsageError: it is not; the message holds the legal names, the hint the nearest of the same number.
 
     """
     if text not in ARCHS:
-        raise unknown_name("architecture", text, ARCHS)
+        number = re.search(r"\d+", text)
+        same = [arch for arch in ARCHS if number and base_number(arch) == int(number[0])]
+        near = difflib.get_close_matches(text.lower(), same, n=1, cutoff=0)
+        guess = f"did you mean {near[0]}?" if near else ""
+        raise UsageError(f"unknown architecture '{text}'; legal: {', '.join(ARCHS)}", guess)
     return text
 
 
@@ -40,10 +45,7 @@ def base_number(arch: str) -> int:
 def arch_of_ptx(ptx: str) -> str:
     """Return what to assemble PTX for when the user does not say.
 
-    That is DEFAULT_ARCH, unless the PTX' own .target rules it out: one with a suffix assembles for
-    itself alone, and a newer one not for an older chip.
+    That is its own .target, or DEFAULT_ARCH where that is older than what is compiled for, or missing.
     """
     match = re.search(r"^\s*\.target\s+(sm_\w+)", ptx, re.MULTILINE)
-    target = match[1] if match else ""
-    bound = target in ARCHS and (target[-1] in "af" or base_number(target) > base_number(DEFAULT_ARCH))
-    return target if bound else DEFAULT_ARCH
+    return match[1] if match and match[1] in ARCHS else DEFAULT_ARCH

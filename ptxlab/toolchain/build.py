@@ -170,7 +170,7 @@ def build_file(path: Path, arch: str | None = None, options: Options | None = No
 
     Args:
         path: the file.
-        arch: the architecture; None for sm_90a, or for what the file itself is for.
+        arch: the architecture; None for what a .ptx or .cubin itself is for, else sm_90a.
         options: the user's options for the compiler.
 
     Raises:

@@ -7,13 +7,14 @@ line of the .cu that it came from is found through the PTX' own .loc directives.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxlab.errors import ToolError
+from ptxlab.errors import MissingError, ToolError
 from ptxlab.toolchain.arch import ARCHS, base_number
-from ptxlab.toolchain.tools import header_places
+from ptxlab.toolchain.tools import header_places, locate
 
 _FRONT_END = re.compile(
     r"^(?P<file>.+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.*)$"
@@ -82,7 +83,7 @@ def compile_error(log: str, ptx: str, *, name: str, arch: str) -> CompileError:
         message += f": {first.shown}"
     if len(complaints) > 1:
         message += f" (and {len(complaints) - 1} more)"
-    return CompileError(f"{message} [{arch}]", _hint(log, arch), log)
+    return CompileError(f"{message} [{arch}]", _hint(log, arch, name), log)
 
 
 def advisories(log: str, ptx: str) -> list[str]:
@@ -142,8 +143,13 @@ def _source_of(ptx: Sequence[str], number: int) -> str:
     return f"{files[file]}:{line}{inlined}"
 
 
-def _hint(log: str, arch: str) -> str:
-    return _hint_about_arch(log, arch) or _hint_about_version(log) or _hint_about_headers(log)
+def _hint(log: str, arch: str, name: str) -> str:
+    return (
+        _hint_about_arch(log, arch)
+        or _hint_about_version(log)
+        or _hint_about_host_code(log, arch, name)
+        or _hint_about_headers(log)
+    )
 
 
 def _hint_about_arch(log: str, arch: str) -> str:
@@ -168,16 +174,27 @@ def _hint_about_version(log: str) -> str:
     return ""
 
 
+def _hint_about_host_code(log: str, arch: str, name: str) -> str:
+    """Return the command that makes a cubin of a file with host code, with the nvcc that is here."""
+    if _STANDARD_HEADERS.search(log) or not (_HOST_HEADERS.search(log) or _HOST_CODE.search(log)):
+        return ""
+    try:
+        nvcc, lacking = str(locate("nvcc")[0]), ""
+    except MissingError as error:
+        nvcc, lacking = "nvcc", f" ({error.hint})"
+    cubin = f"{Path(name).stem}.cubin"
+    compiling = shlex.join([nvcc, f"-arch={arch}", "-lineinfo", "-cubin", name, "-o", cubin])
+    return (
+        "NVRTC compiles device code alone, and this file has host code: "
+        f"{compiling} && {shlex.join(['ptxlab', 'sass', cubin])}{lacking}"
+    )
+
+
 def _hint_about_headers(log: str) -> str:
-    """Return what to do about a header that was not found, and about host code."""
+    """Return what to do about a header that was not found."""
     if match := _STANDARD_HEADERS.search(log):
         name = re.sub(r"^(\w+)\.h$", r"c\1", match[1])
         return f"NVRTC has no C++ standard library: #include <cuda/std/{name}> is there for device code"
-    if _HOST_HEADERS.search(log) or _HOST_CODE.search(log):
-        return (
-            "NVRTC compiles device code alone, and this file has host code: move the kernel into a "
-            "file of its own, or give the cubin: nvcc -cubin -lineinfo -arch=sm_90a FILE.cu"
-        )
     missing = re.search(r'cannot open source file "([^"]+)"', log)
     if not missing:
         return ""

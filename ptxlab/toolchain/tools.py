@@ -18,13 +18,14 @@ from pathlib import Path
 
 from ptxlab.errors import MissingError, ToolError, unknown_name
 
+_APT = "from NVIDIA's apt repository, developer.download.nvidia.com/compute/cuda/repos"
 _REMEDIES = {
     "ptxas": "pip install 'nvidia-cuda-nvcc>=13'",
     "nvcc": "pip install 'nvidia-cuda-nvcc>=13'",
     "nvdisasm": "pip install 'nvidia-cuda-nvdisasm>=13'",
     "cuobjdump": "pip install 'nvidia-cuda-cuobjdump>=13'",
-    "ncu": "install NVIDIA Nsight Compute: apt-get install cuda-nsight-compute-13-0",
-    "compute-sanitizer": "apt-get install cuda-sanitizer-13-0",
+    "ncu": f"install NVIDIA Nsight Compute: apt-get install cuda-nsight-compute-13-0 ({_APT})",
+    "compute-sanitizer": f"apt-get install cuda-sanitizer-13-0 ({_APT})",
 }
 TOOLS: tuple[str, ...] = tuple(_REMEDIES)
 

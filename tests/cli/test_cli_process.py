@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import ptxlab
-from ptxlab.cli.common import save
 from ptxlab.errors import MissingError
+from ptxlab.files import write_whole
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is a device of Linux")
 
@@ -115,11 +115,11 @@ def test_probes_and_their_options_complete(run_cli: Any) -> None:
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """An old file stays as it was when the new one cannot be written."""
     target = tmp_path / "picture.svg"
-    save(target, "first")
-    save(target, "second")
+    write_whole(target, "first")
+    write_whole(target, "second")
     assert target.read_text() == "second"
     with pytest.raises(UnicodeEncodeError):
-        save(target, "\udcff")
+        write_whole(target, "\udcff")
     assert target.read_text() == "second"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -129,12 +129,12 @@ def test_a_file_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "no" / "folder.svg", tmp_path / "file" / "x.svg", tmp_path):
         with pytest.raises(MissingError, match="cannot write") as caught:
-            save(target, "text")
+            write_whole(target, "text")
         assert caught.value.exit_code == 3
         assert str(target) in caught.value.message
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:
     """``--svg /dev/null`` must not turn /dev/null into a file."""
-    save(Path(os.devnull), "text")
+    write_whole(Path(os.devnull), "text")
     assert not Path(os.devnull).is_file()

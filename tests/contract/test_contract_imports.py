@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "ptxlab"
 
 ORDER = (
     "errors",
+    "files",
     "assets",
     "isa",
     "layout",
@@ -100,7 +101,9 @@ def test_commands_import_nothing_heavy_before_they_run(module: Path) -> None:
     for name, line in imports(ast.parse(module.read_text(encoding="utf-8")), top_level=True):
         root = name.split(".")[0]
         light = root in (*sys.stdlib_module_names, "typer")
-        ours = name in ("ptxlab", "ptxlab.__version__") or name.startswith(("ptxlab.errors", "ptxlab.cli"))
+        ours = name in ("ptxlab", "ptxlab.__version__") or name.startswith(
+            ("ptxlab.errors", "ptxlab.files", "ptxlab.cli")
+        )
         assert light or ours, f"{module}:{line} imports {name}"
 
 

@@ -40,6 +40,8 @@ def test_the_commands_run(run_cli: Any, folder: Path, argv: list[str]) -> None:
         legal = {ExitCode.OK, ExitCode.MISSING} if has_driver() else {ExitCode.MISSING}
     elif "--record" in argv and not has_driver():
         legal = {ExitCode.MISSING}
+    # whoever tried the README in this very checkout has a probe of that name already
+    argv = [word.replace("mine", "readme-probe") for word in argv]
     done = run_cli(*argv, cwd=folder)
     assert done.returncode in legal, done.stderr
 

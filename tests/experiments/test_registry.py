@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ptxlab.errors import ToolError, UsageError
-from ptxlab.experiments import registry
-from ptxlab.experiments.catalogue import list_record, new_record
+from ptxlab.experiments import registry, runner
+from ptxlab.experiments.catalogue import list_record, new_record, probe_record, verify_record
 from ptxlab.experiments.probe import Probe
 
 BROKEN = {
@@ -53,7 +53,7 @@ def test_a_taken_name_is_refused(own_probes: Path) -> None:
     kernel.write_text("// changed")
     for name, words in (
         ("mine", "already"),
-        ("verify", "already"),
+        ("verify", "is a command"),
         ("../up", "no name"),
         ("9lives", "no name"),
     ):
@@ -109,3 +109,52 @@ def test_options_reach_the_case() -> None:
         probe.case("sm_90a", **{name: "nonsense"})
     with pytest.raises(UsageError, match="unknown option"):
         probe.case("sm_90a", no_such_option=1)
+
+
+def test_an_own_probe_hides_a_built_in_one(own_probes: Path) -> None:
+    """What is being edited is what runs: a user's folder comes before the package's."""
+    name = registry.probe_entries()[0].name
+    new_record("mine", own_probes)
+    (own_probes / "mine").rename(own_probes / name)
+    assert registry.find_probe(name).folder == (own_probes / name).resolve()
+
+
+def test_a_probe_without_a_kernel_is_a_row_with_a_problem(own_probes: Path) -> None:
+    """The list names the missing file."""
+    new_record("mine", own_probes)
+    (own_probes / "mine" / "kernel.cu").unlink()
+    (row,) = [row for row in list_record().result["probes"] if row["name"] == "mine"]
+    assert row["problem"].endswith("kernel.cu does not exist")
+
+
+def test_a_new_probe_elsewhere_says_how_it_is_found(own_probes: Path, tmp_path: Path) -> None:
+    """A folder that nothing looks into is named in the next steps."""
+    seen = new_record("mine", own_probes).result["next"]
+    unseen = new_record("other", tmp_path / "elsewhere").result["next"]
+    assert not any("PTXLAB_PROBES" in step for step in seen)
+    assert f"export PTXLAB_PROBES={tmp_path / 'elsewhere'}" in unseen[0]
+
+
+FAULTS = {
+    'return {"received": 1 / 0}': r"probe\.py:\d+: ZeroDivisionError: division by zero",
+    "raise SystemExit(3)": r"probe\.py:\d+: SystemExit: 3",
+    'return {"received": np.arange(16, dtype=np.uint32)}': r"is uint32\[16\], outputs\(\) says uint32\[32\]",
+    "return {}": r"expected\(\) has \[\], outputs\(\) has \['received'\]",
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_fault_of_a_users_probe_is_told_as_theirs(own_probes: Path, fault: str) -> None:
+    """With the file and the line, or what does not fit; verify goes on with the other probes."""
+    new_record("mine", own_probes)
+    path = own_probes / "mine" / "probe.py"
+    text = path.read_text()
+    right = next(line for line in text.splitlines() if "np.uint32(case.mask)" in line)
+    path.write_text(text.replace(right.strip(), fault))
+    probe = registry.find_probe("mine")
+    lab = runner.Lab("sm_90a", None, None, "no GPU in this test")
+    with pytest.raises(ToolError, match=FAULTS[fault]):
+        probe_record(probe, {}, lab, lane=None, keep=False)
+    record = verify_record(["mine"], lab, lambda *_: None, keep=False)
+    assert record.exit_code == 1
+    assert record.checks[0]["name"] == "mine"

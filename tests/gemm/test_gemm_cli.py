@@ -63,6 +63,10 @@ def test_explain_follows_the_architecture(without_gpu: Run) -> None:
     """sm_80 speaks of an A100; an architecture without figures says so and still ends well."""
     done = without_gpu(*STAGE, "--explain", "--arch", "sm_80", "--json")
     assert json.loads(done.stdout)["result"]["explanations"][0]["machine"] == "NVIDIA A100-SXM4-80GB"
+    shown = without_gpu(*STAGE, "--explain", "--arch", "sm_80").stdout
+    assert "rate unknown on this GPU" in shown
+    assert "expected to be limited" not in shown
+    assert "expected to be limited by L1 data banks" in without_gpu(*STAGE, "--explain").stdout
     done = without_gpu(*STAGE, "--explain", "--arch", "sm_120")
     assert done.returncode == 0
     assert "no rates are known" in done.stdout

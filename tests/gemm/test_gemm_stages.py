@@ -8,8 +8,9 @@ from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm import GemmStage, Problem
 from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.conclude import conclude
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
-from ptxlab.experiments.gemm.machine import LIMITS, MACHINES, machine, occupancy
+from ptxlab.experiments.gemm.machine import LIMITS, MACHINES, RESOURCES, machine, occupancy
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.unit import build_unit, kernel_name
 from ptxlab.sass.claims import check_claims
@@ -203,6 +204,32 @@ def test_recordings_are_of_this_kernel(name: str) -> None:
         assert row["verified"] is True
         flop = 2 * row["m"] * row["n"] * row["k"]
         assert row["tflops"] == pytest.approx(flop / row["milliseconds"]["median"] / 1e9)
+
+
+def test_no_limiter_is_claimed_while_a_rate_is_unknown() -> None:
+    """Nobody knows the L1 of an A100: its demand is shown, and tensor cores are but a bound."""
+    stage = find_stage("wmma-naive")
+    said = explain(stage, stage.case("sm_80"), MACHINES[80], {"registers": 50})
+    assert [row["key"] for row in said["bounds"]] == ["tensor f32", "memory", "l1 wavefronts"]
+    unknown = said["bounds"][-1]
+    assert (unknown["resource"], unknown["amount"], unknown["unit"]) == (
+        "L1 data banks",
+        2.0**30,
+        "wavefront",
+    )
+    told = ("per_second", "milliseconds", "tflops", "at_mhz", "source")
+    assert {unknown[name] for name in told} == {None}
+    assert said["limiter"] is None
+    sentence = conclude({"stages": [], "explanations": [said]})
+    assert "L1 data banks" in sentence
+    assert "unknown on this GPU and may be what limits it" in sentence
+    assert "the rates that are known permit at most 312.0 TFLOP/s (tensor cores)" in sentence
+
+
+def test_every_rate_is_of_a_resource() -> None:
+    """Whatever is known of a GPU can be named, in its unit."""
+    for known in MACHINES.values():
+        assert set(known.rates) <= set(RESOURCES)
 
 
 def test_without_figures_the_explanation_still_has_the_work() -> None:

@@ -62,6 +62,24 @@ def test_another_order_is_not_a_mistake() -> None:
     assert "matrix 2 holds rows 8-15 of columns 0-7" in record.result["conclusion"]
 
 
+def test_a_forgotten_swizzle_is_named() -> None:
+    """The tile lies swizzled and the addresses do not: the data is permuted, and the conflicts are back."""
+    record = run(tile="16x64", swizzle="128B", addr="lane % 16 * 128 + lane // 16 * 16")
+    assert record.exit_code == 1
+    assert "without swizzle" in record.result["conclusion"]
+    assert "Wavefronts: 32, ideal 4" in record.result["conclusion"]
+    right = "lane % 16 * 128 + (lane // 16 ^ lane % 8) * 16"
+    assert run(tile="16x64", swizzle="128B", addr=right).exit_code == 0
+
+
+def test_the_example_of_the_help_is_right() -> None:
+    """The expression in --help is the default map of an x4."""
+    text = PROBE.options()["addr"].help
+    record = run(addr=text.split("'")[1])
+    assert record.exit_code == 0
+    assert record.result["addresses"] == run().result["addresses"]
+
+
 def test_a_map_into_padding_is_explained() -> None:
     """A lane that points between two rows reads padding, and is named."""
     record = run(num="x1", pitch=32, addr="lane % 8 * 32 + (lane == 3) * 16")

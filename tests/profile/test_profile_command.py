@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from ptxlab.device.job import DeviceInfo
 from ptxlab.experiments import profile, registry, runner
+from ptxlab.experiments.gemm.machine import RESOURCES
+from ptxlab.experiments.registry import find_stage
 
 CONNECTED = "==PROF== Connected to process 4242 (/home/user/app)\\n"
 NOTHING = f"{CONNECTED}==WARNING== No kernels were profiled.\\n"
@@ -219,6 +222,21 @@ def test_options_of_the_experiment_reach_it(run_here: Any) -> None:
     document = said(run_here("profile", f"gemm:{A_STAGE}", "-m", "48", "--option", "acc=f16", "--json"))
     assert document["params"]["acc"] == "f16"
     assert (document["params"]["m"], document["params"]["n"]) == (48, 1024)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_view_names_the_problem_and_the_units(run_here: Any) -> None:
+    """Sizes and types, and what each number counts."""
+    shown = run_here("profile", f"gemm:{A_STAGE}", "-m", "48", "-k", "64").stdout
+    assert f"gemm:{A_STAGE}: m 48, n 1024, k 64, dtype f16" in shown
+    demands = set(find_stage(A_STAGE).demands(find_stage(A_STAGE).case("sm_90a")))
+    rows = [re.split(r"  +", line.strip()) for line in shown.splitlines() if line.startswith(" demands: ")]
+    assert {row[0].removeprefix("demands: ") for row in rows} == demands
+    assert {row[2].rstrip("s").lower() for row in rows} == {RESOURCES[key].unit.lower() for key in demands}
+    assert re.search(r"counts: hmma +\d+ +warp instructions", shown)
+    probe = run_here("profile", A_PROBE).stdout
+    assert re.search(r"banks: wavefronts +\d+ +wavefronts", probe)
+    assert "instructions in the SASS" in probe
 
 
 @pytest.mark.parametrize(

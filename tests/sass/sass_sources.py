@@ -101,8 +101,35 @@ extern "C" __global__ void __launch_bounds__(256, 1) bounded(float* p) { resize(
 KERNEL(no_wait) { LOAD; fence(); mma(d, a, a); commit(); STORE; }
 KERNEL(twice) { LOAD; fence(); mma(d, a, a); mma(d, a, a); commit(); wait(); STORE; }
 KERNEL(good) { LOAD; fence(); mma(d, a, a); mma(d, a + 2, a); commit(); wait(); STORE; }
+KERNEL(branches) { LOAD; fence(); if (a) mma(d, a, a); commit(); wait(); STORE; }
+KERNEL(empty_groups) { LOAD; fence(); mma(d, a, a); commit(); commit(); commit(); wait(); STORE; }
+extern "C" __global__ void repeats(float* p, unsigned long long a, int n) {
+  LOAD;
+  #pragma unroll 1
+  for (int j = 0; j < n; j++) {
+    fence();
+    #pragma unroll 1
+    for (int i = 0; i < n; i++) mma(d, a + i, a);
+    commit();
+    wait();
+  }
+  STORE;
+}
+KERNEL(nothing) { commit(); wait(); p[0] = a; }
 """
 """C59, C61, C62: what ptxas injects, merges and ignores."""
+
+NAMES = r"""
+namespace ns {
+namespace inner { __global__ void deep(float* p) { p[0] = 1; } }
+template <int N> __global__ void sized(float* p) { p[0] = N; }
+template __global__ void sized<3>(float*);
+template __global__ void sized<4>(float*);
+}
+namespace { __global__ void hidden(float* p) { p[0] = 1; } }
+__global__ void spill(float* p) { p[0] = 2; }
+"""
+"""Kernels whose symbols are mangled."""
 
 _PER_REGISTER = {"f16": 2, "tf32": 1, "s8": 4, "e4m3": 4, "s4": 8, "b1": 32, "f64": 1}
 

@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import sass_sources as sources
 
+from ptxlab.errors import MissingError
 from ptxlab.experiments import registry
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.sass import sass_record
 from ptxlab.toolchain.options import Options
+from ptxlab.toolchain.tools import locate
 
 RunCli = Callable[..., CompletedProcess[str]]
 
@@ -25,6 +27,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
     (folder / "loops.cu").write_text(sources.LOOPS)
     (folder / "wgmma.cu").write_text(sources.WGMMA)
+    (folder / "names.cu").write_text(sources.NAMES)
+    (folder / "host.cu").write_text("#include <cstdio>\nint main() { return 0; }\n")
     (folder / "volta.ptx").write_text(sources.module("sm_75", sources.VOLTA))
     (folder / "junk.cubin").write_text("junk")
     (folder / "bad.cu").write_text("\n\n__global__ void k() { missing(); }\n")
@@ -72,6 +76,7 @@ def test_emulation_and_advisories_are_shown(run_here: RunCli, files: Path) -> No
         (("junk.cubin",), 4, "nvdisasm"),
         (("none.cu",), 2, "none.cu does not exist"),
         (("loops.cu", "--arch", "sm_91"), 2, "legal: sm_75"),
+        (("names.cu", "--kernel", "sized<3>"), 2, "there are: "),
         (("loops.cu", "--arch", "sm_90,"), 2, "unknown architecture ''"),
         (("loops.cu", "--arch", "sm_90", "--kernel", "many"), 2, "there is no kernel 'many'; there are: not"),
         (("loops.cu", "-O", "9"), 2, "legal: 0, 1, 2, 3"),
@@ -194,3 +199,77 @@ def test_the_cache_can_be_looked_at_and_emptied(
     assert removed["entries"] == 1
     assert document(run_here("cache", "info", "--json"))["result"]["entries"] == 0
     assert "0 builds" in run_here("cache", "clear").stdout
+
+
+def test_ptx_is_reported_for_its_own_target(run_here: RunCli, files: Path) -> None:
+    """One that is for an older chip than the default is not turned into something else."""
+    assert document(run_here("sass", str(files / "volta.ptx"), "--json"))["arch"] == "sm_75"
+    assert document(run_here("sass", str(files / "f64.ptx"), "--json"))["arch"] == "sm_90"
+    assert ".target" in run_here("sass", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("kernel", "symbols"),
+    [
+        ("spill", ["_Z5spillPf"]),
+        ("_Z5spillPf", ["_Z5spillPf"]),
+        ("ns::inner::deep", ["_ZN2ns5inner4deepEPf"]),
+        ("sized", ["_ZN2ns5sizedILi3EEEvPf", "_ZN2ns5sizedILi4EEEvPf"]),
+        ("_ZN2ns5sizedILi4EEEvPf", ["_ZN2ns5sizedILi4EEEvPf"]),
+    ],
+)
+def test_a_kernel_is_chosen_by_its_name_in_the_source(
+    run_here: RunCli, files: Path, kernel: str, symbols: list[str]
+) -> None:
+    """Nobody types a mangled name; the name of a template means all its instances."""
+    found = document(run_here("sass", str(files / "names.cu"), "--kernel", kernel, "--json"))
+    assert [each["name"] for each in found["result"]["kernels"]] == symbols
+
+
+def test_the_table_has_names_that_can_be_read(run_here: RunCli, files: Path) -> None:
+    """Only where several share one the symbols stand."""
+    shown = run_here("sass", str(files / "names.cu")).stdout
+    for name in (" spill ", " ns::inner::deep ", " hidden ", " _ZN2ns5sizedILi3EEEvPf "):
+        assert name in shown
+    assert "_Z5spillPf" not in shown
+
+
+def test_a_name_takes_few_lines_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns the numbers leave the names of a probe's kernels a quarter of the width."""
+    from ptxlab.render.terminal import to_terminal
+    from ptxlab.render.views.sass import view
+
+    shown = sass_record("probe:ldmatrix", [], Options()).document()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    overview, *_ = view(shown)
+    lines = to_terminal([overview]).splitlines()[3:]
+    assert len(lines) <= 3 * len(shown["result"]["kernels"])
+
+
+def test_dummies_are_told_apart(run_here: RunCli, files: Path) -> None:
+    """What looks like a tensor operation and is none is explained."""
+    shown = run_here("sass", str(files / "wgmma.cu"), "--kernel", "empty_groups").stdout
+    assert "tensor operations: 1; 2 more are dummies injected by ptxas" in shown
+    assert "dummies" not in run_here("sass", str(files / "wgmma.cu"), "--kernel", "good").stdout
+
+
+def test_of_host_code_the_command_that_works_is_shown(
+    run_here: RunCli, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be pasted: the nvcc that is here by its path; without one, what brings it."""
+    nvcc, source = locate("nvcc")[0], files / "host.cu"
+    assert (
+        f"{nvcc} -arch=sm_90a -lineinfo -cubin {source} -o host.cubin && ptxlab sass host.cubin"
+        in run_here("sass", str(source)).stderr
+    )
+    assert "-arch=sm_80 " in run_here("sass", str(source), "--arch", "sm_80").stderr
+    monkeypatch.setattr("ptxlab.toolchain.messages.locate", no_tool)
+    hint = run_here("sass", str(source)).stderr
+    assert f"nvcc -arch=sm_90a -lineinfo -cubin {source} -o host.cubin" in hint
+    assert "(the command that brings it)" in hint
+
+
+def no_tool(name: str) -> NoReturn:
+    """Say that there is none."""
+    raise MissingError(f"no {name}", "the command that brings it")

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ptxlab.sass.advisories import warnings
 from ptxlab.sass.claims import check_claims
 from ptxlab.sass.emulation import is_native
 from ptxlab.sass.instructions import Function, Instruction, functions, has_prefix
 from ptxlab.sass.loops import find_loops
+from ptxlab.sass.names import is_called, readable_name
 from ptxlab.sass.ptx import ptx_kernels
 from ptxlab.sass.resources import Resources, from_log, from_usage
 from ptxlab.toolchain.build import Build
@@ -241,3 +243,50 @@ def test_the_reserved_shared_memory_is_left_out() -> None:
     """Of what cuobjdump counts, 1024 bytes are not the kernel's."""
     text = " Function k:\n  REG:19 STACK:0 SHARED:5120 LOCAL:0 CONSTANT[0]:540 TEXTURE:0\n"
     assert from_usage(text, 1024) == {"k": Resources(19, None, 4096)}
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z5spillPf", "spill"),
+        ("_ZL5spillPf", "spill"),
+        ("_Z3topIfEvPT_", "top"),
+        ("_Z5takes1SPi", "takes"),
+        ("_ZN2ns2in4deepEPf", "ns::in::deep"),
+        ("_ZN2ns4tmplILi3EEEvPf", "ns::tmpl"),
+        ("_ZN37_GLOBAL__N__00000000_5_nm_cu_0ea588284anonEPf", "anon"),
+        ("wg", "wg"),
+        ("_Z", "_Z"),
+        ("_Z99short", "_Z99short"),
+        ("_Zebra", "_Zebra"),
+    ],
+)
+def test_a_symbol_has_a_name_that_can_be_read(symbol: str, name: str) -> None:
+    """Symbols of NVRTC 13.5 and nvcc 13.5, and what is none of C++."""
+    assert readable_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("wanted", "meant"),
+    [
+        *(("_ZN2ns4tmplILi3EEEvPf", True), ("ns::tmpl", True), ("tmpl", True)),
+        *(("mpl", False), ("ns", False), ("s::tmpl", False), ("", False)),
+    ],
+)
+def test_a_kernel_is_called_by_its_symbol_or_its_name(wanted: str, *, meant: bool) -> None:
+    """With or without namespaces, and by no part of a name."""
+    assert is_called("_ZN2ns4tmplILi3EEEvPf", wanted) == meant
+
+
+def test_a_dummy_stands_for_no_wgmma_of_the_ptx() -> None:
+    """One wgmma of two is gone; the dummy that ptxas injected does not make up for it."""
+    ptx = ptx_kernels(
+        ".visible .entry k()\n{\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {a}, b, c;\n"
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {a}, b, c;\n}\n"
+    )["k"]
+    real = "HGMMA.64x8x16.F32 R24,gdesc[UR4],RZ,!UPT,gsb0"
+    dummy = "HGMMA.64x8x16.F16 RZ,gdesc[URZ],RZ,!UPT,gsb0"
+    (said,) = warnings("", ptx, function([real, dummy, "EXIT"]))
+    assert said.startswith("2 wgmma.mma_async in PTX, 1 in SASS")
+    assert [line.is_dummy for line in function([real, dummy]).code] == [False, True]
+    assert [line.is_tensor_operation for line in function([real, dummy]).code] == [True, False]

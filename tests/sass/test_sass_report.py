@@ -61,8 +61,9 @@ def test_every_kernel_has_what_the_contract_promises(resources_build: Build) -> 
     """All keys; counts, families and the total agree; padding is in none of them."""
     for report in kernels(resources_build):
         assert set(report) == {
-            *("name", "arch", "instructions", "padding", "registers", "spill_bytes", "shared_bytes"),
-            *("counts", "families", "tensor_ops", "loops", "advisories", "emulated", "warnings"),
+            *("name", "readable_name", "arch", "instructions", "padding", "registers", "spill_bytes"),
+            *("shared_bytes", "counts", "families", "tensor_ops", "tensor_dummies", "loops"),
+            *("advisories", "emulated", "warnings"),
         }
         assert sum(report["counts"].values()) == sum(report["families"].values()) == report["instructions"]
         assert "NOP" not in report["families"]
@@ -157,6 +158,14 @@ def test_a_bare_cubin_tells_the_same_but_for_spills(resources_build: Build) -> N
     assert kernels(bare) == expected
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a"])
+def test_a_bare_cubin_without_shared_memory_uses_none(arch: str) -> None:
+    """Cuobjdump counts the reserved 1024 bytes of kernels that share, and 0 for the others beside them."""
+    source = sources.RESOURCES.partition('extern "C" __global__ void shares_dynamically')[0]
+    bare = build_cubin(build_cuda(source, name="/sources/two.cu", arch=arch).cubin, name="two.cubin")
+    assert {each["name"]: each["shared_bytes"] for each in kernels(bare)} == {"stores_one": 0, "shares": 4096}
+
+
 def test_the_report_is_made_once(resources_build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second build brings its report from the cache: no disassembler runs."""
     first = kernels(resources_build)
@@ -244,3 +253,34 @@ def test_wgmma_that_were_merged_are_noticed(wgmma: Reports) -> None:
     assert wgmma["good"]["warnings"] == []
     merged = wgmma["twice"]["tensor_ops"] == 1
     assert any("2 wgmma.mma_async in PTX, 1 in SASS" in each for each in wgmma["twice"]["warnings"]) == merged
+
+
+@pytest.mark.parametrize(
+    ("kernel", "real", "dummies"),
+    [("good", 2, 0), ("branches", 1, 1), ("empty_groups", 1, 2), ("repeats", 1, 1), ("nothing", 0, 1)],
+)
+def test_wgmma_that_ptxas_injects_are_counted_apart(
+    wgmma: Reports, kernel: str, real: int, dummies: int
+) -> None:
+    """One ends each group whose commit has no wgmma right before it; the counts hold the full truth."""
+    report = wgmma[kernel]
+    assert (report["tensor_ops"], report["tensor_dummies"]) == (real, dummies)
+    assert report["families"]["HGMMA"] == real + dummies
+    assert report["counts"].get("HGMMA.64x8x16.F16", 0) == dummies
+    assert report["warnings"] == []
+
+
+def test_a_loop_counts_no_dummy(wgmma: Reports) -> None:
+    """The outer loop holds the dummy that ends its group, the inner one the operation."""
+    outer, inner = wgmma["repeats"]["loops"]
+    assert (outer["tensor_ops"], inner["tensor_ops"]) == (1, 1)
+    assert outer["counts"]["HGMMA.64x8x16.F16"] == 1
+    assert "HGMMA.64x8x16.F16" not in inner["counts"]
+
+
+def test_the_names_of_compiled_kernels_can_be_read() -> None:
+    """The instances of a template share one name."""
+    found = kernels(build_cuda(sources.NAMES, name="/sources/names.cu", arch="sm_90a"))
+    assert sorted(each["readable_name"] for each in found) == [
+        *("hidden", "ns::inner::deep", "ns::sized", "ns::sized", "spill"),
+    ]

@@ -290,10 +290,10 @@ def test_the_usual_headers_are_found(write: Writer) -> None:
 
 
 def test_ptx_for_one_architecture_is_built_for_it(write: Writer) -> None:
-    """Without --arch a .ptx goes to sm_90a unless its own target rules that out."""
+    """Without --arch a .ptx goes to its own target."""
     text = ".version 9.0\n.target {}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
     built = {name: build_file(write(f"{name}.ptx", text.format(name))) for name in ("sm_80", "sm_100a")}
-    assert {name: build.arch for name, build in built.items()} == {"sm_80": "sm_90a", "sm_100a": "sm_100a"}
+    assert {name: build.arch for name, build in built.items()} == {"sm_80": "sm_80", "sm_100a": "sm_100a"}
     error = failure(write("sm_90a.ptx", text.format("sm_90a")), "sm_90")
     assert "use --arch sm_90a" in error.hint
 

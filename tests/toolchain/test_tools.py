@@ -66,7 +66,8 @@ def test_a_file_that_cannot_be_run_is_no_tool(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(MissingError) as caught:
         locate("ncu")
     assert "ncu" in caught.value.message
-    assert "apt-get install" in caught.value.hint
+    assert "apt-get install cuda-nsight-compute" in caught.value.hint
+    assert "NVIDIA's apt repository" in caught.value.hint
 
 
 def test_an_unknown_tool_is_wrong_usage() -> None:
@@ -173,17 +174,33 @@ def test_an_unknown_architecture_is_answered_with_the_list(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "guess"),
+    [
+        *(("sm_70", ""), ("sm_91", ""), ("", ""), ("hopper", ""), ("sm_9", "")),
+        *(("90a", "sm_90a"), ("compute_90", "sm_90"), ("SM_90A", "sm_90a"), ("sm_100x", "sm_100")),
+    ],
+)
+def test_only_an_architecture_of_the_same_number_is_suggested(text: str, guess: str) -> None:
+    """sm_90 for sm_70 would be another chip."""
+    with pytest.raises(UsageError) as caught:
+        parse_arch(text)
+    hint = caught.value.hint
+    assert hint.startswith(f"did you mean {guess}") if guess else not hint
+
+
+@pytest.mark.parametrize(
     ("target", "arch"),
     [
-        ("sm_80", "sm_90a"),
+        ("sm_80", "sm_80"),
+        ("sm_90", "sm_90"),
         ("sm_90a", "sm_90a"),
         ("sm_100", "sm_100"),
         ("sm_120a, debug", "sm_120a"),
         ("sm_52", "sm_90a"),
     ],
 )
-def test_ptx_is_assembled_for_what_it_allows(target: str, arch: str) -> None:
-    """A suffix or a newer target binds it."""
+def test_ptx_is_assembled_for_its_own_target(target: str, arch: str) -> None:
+    """With a suffix or without; what CUDA 13 no longer compiles for becomes the default."""
     assert arch_of_ptx(f"//\n.version 9.0\n.target {target}\n") == arch
 
 

@@ -90,10 +90,23 @@ def _measured(row: dict[str, Any], explained: dict[str, Any]) -> str:
 def _predicted(explained: dict[str, Any]) -> str:
     limit = explained["limiter"]
     if limit is None:
-        return f"{explained['stage']}: no rates are known for this GPU, so no limit is predicted."
+        return _undecided(explained)
     return (
         f"{explained['stage']} on {explained['machine']} is expected to be limited by "
         f"{_cause(limit)}: at most {limit['tflops']:.1f} TFLOP/s."
+    )
+
+
+def _undecided(explained: dict[str, Any]) -> str:
+    """Return what can be told where the rate of a resource, or of all, is not known."""
+    known = [row for row in explained["bounds"] if row["per_second"] is not None]
+    if not known:
+        return f"{explained['stage']}: no rates are known for this GPU, so no limit is predicted."
+    unknown = [row for row in explained["bounds"] if row["per_second"] is None]
+    return (
+        f"{explained['stage']} on {explained['machine']}: the rate of {', '.join(map(_cause, unknown))} is "
+        f"unknown on this GPU and may be what limits it, so no limiter is predicted; the rates that are "
+        f"known permit at most {known[0]['tflops']:.1f} TFLOP/s ({known[0]['resource']})."
     )
 
 

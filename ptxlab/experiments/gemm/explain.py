@@ -7,7 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from ptxlab.experiments.base import Case
-from ptxlab.experiments.gemm.machine import SHARED_RESERVED, Machine, Occupancy, occupancy
+from ptxlab.experiments.gemm.machine import (
+    RESOURCES,
+    SHARED_RESERVED,
+    Machine,
+    Occupancy,
+    Resource,
+    occupancy,
+)
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
 
@@ -51,7 +58,7 @@ def explain(
         result["occupancy"] = asdict(held) | {"registers": kernel["registers"]}
         result["waves"] = waves(stage.tiles(case), machine, held)
     result["bounds"] = bounds(stage, case, machine)
-    if result["bounds"]:
+    if result["bounds"] and all(row["per_second"] is not None for row in result["bounds"]):
         result["limiter"] = _limiter(stage, case, result["bounds"], result["waves"])
     return result
 
@@ -116,29 +123,28 @@ def waves(tiles: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
 def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any]]:
     """Return for each resource the least time that it needs, the slowest first.
 
-    No overlap is lost and no latency counted: a kernel takes at least the longest of these.
+    No overlap is lost and no latency counted: a kernel takes at least the longest of these. What the GPU's
+    rate is not known of comes last, with None for all that the rate would tell: it may be the slowest.
     """
     flop = Problem.of(case).flop
     rows = []
     for key, amount in stage.demands(case).items():
-        rate = machine.rates.get(key)
-        if rate is None:
-            continue
-        seconds = amount / rate.per_second
+        resource = RESOURCES.get(key, Resource(key, ""))
+        told: dict[str, Any] = dict.fromkeys(("per_second", "milliseconds", "tflops", "at_mhz", "source"))
+        if rate := machine.rates.get(key):
+            seconds = amount / rate.per_second
+            told |= vars(rate) | {"milliseconds": 1e3 * seconds, "tflops": flop / seconds / 1e12}
         rows.append(
             {
                 "key": key,
-                "resource": rate.what,
+                "resource": resource.name,
                 "amount": amount,
-                "unit": rate.unit,
-                "per_second": rate.per_second,
-                "milliseconds": 1e3 * seconds,
-                "tflops": flop / seconds / 1e12,
-                "at_mhz": rate.at_mhz,
-                "source": rate.source,
+                "unit": resource.unit,
+                "reason": stage.reasons.get(key, ""),
+                **told,
             }
         )
-    return sorted(rows, key=lambda row: -float(row["milliseconds"]))
+    return sorted(rows, key=lambda row: -(row["milliseconds"] or 0.0))
 
 
 def _limiter(
@@ -146,7 +152,7 @@ def _limiter(
 ) -> dict[str, Any]:
     """Return what is expected to limit the stage: the slowest resource, why, and how fast it permits."""
     first = rows[0]
-    reasons = [stage.reasons.get(first["key"], ""), *stage.remarks(case)]
+    reasons = [first["reason"], *stage.remarks(case)]
     if filled and filled["percent"] < FULL_PERCENT:
         reasons.append(f"the waves of blocks are {filled['percent']:.0f} % full")
     return {

@@ -45,15 +45,30 @@ Specifications per Compute Capability", names the same figures and the units abo
 
 
 @dataclass(frozen=True)
+class Resource:
+    """What a kernel needs of a GPU: in words, and what amounts of it are counted in."""
+
+    name: str
+    unit: str
+
+
+RESOURCES = {
+    "tensor f32": Resource("tensor cores", "FLOP"),
+    "tensor f16": Resource("tensor cores", "FLOP"),
+    "l1 wavefronts": Resource("L1 data banks", "wavefront"),
+    "memory": Resource("device memory", "byte"),
+}
+"""By the keys of GemmStage.demands() and Machine.rates."""
+
+
+@dataclass(frozen=True)
 class Rate:
     """How much of a resource a GPU offers per second, and how that is known.
 
     ``at_mhz`` is the SM clock that the figure belongs to and grows with; None if it has another clock.
     """
 
-    what: str
     per_second: float
-    unit: str
     source: str
     at_mhz: int | None = None
 
@@ -70,17 +85,17 @@ class Machine:
 
 _A100_SHEET = "NVIDIA A100 80GB SXM data sheet, dense"
 _A100_RATES = {
-    "tensor f32": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET, 1410),
-    "tensor f16": Rate("tensor cores", 312e12, "FLOP", _A100_SHEET, 1410),
-    "memory": Rate("device memory", 2.039e12, "byte", _A100_SHEET),
+    "tensor f32": Rate(312e12, _A100_SHEET, 1410),
+    "tensor f16": Rate(312e12, _A100_SHEET, 1410),
+    "memory": Rate(2.039e12, _A100_SHEET),
 }
 _H200_SHEET = "NVIDIA H200 data sheet, dense"
 _H200_L1 = "one a cycle and SM: ncu, l1tex__data_pipe_lsu_wavefronts, on an H200, 2026-11-29"
 _H200_RATES = {
-    "tensor f32": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
-    "tensor f16": Rate("tensor cores", 989e12, "FLOP", _H200_SHEET, 1830),
-    "l1 wavefronts": Rate("L1 data banks", 132 * 1.83e9, "wavefront", _H200_L1, 1830),
-    "memory": Rate("device memory", 4.8e12, "byte", _H200_SHEET),
+    "tensor f32": Rate(989e12, _H200_SHEET, 1830),
+    "tensor f16": Rate(989e12, _H200_SHEET, 1830),
+    "l1 wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),
+    "memory": Rate(4.8e12, _H200_SHEET),
 }
 MACHINES = {
     80: Machine("NVIDIA A100-SXM4-80GB", 108, LIMITS[80], _A100_RATES),

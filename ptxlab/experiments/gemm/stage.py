@@ -65,7 +65,7 @@ class GemmStage(Experiment):
         return 0
 
     def demands(self, case: Case) -> dict[str, float]:
-        """Return how much of each resource the problem takes: keys of Machine.rates, in their units.
+        """Return how much of each resource the problem takes: keys of RESOURCES, in their units.
 
         Every stage needs its operations, whole tiles being multiplied, and each byte from memory once.
         """

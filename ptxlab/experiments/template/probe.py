@@ -50,7 +50,11 @@ class ShuffleProbe(Probe):
         return {"received": np.arange(32, dtype=np.uint32) ^ np.uint32(case.mask)}
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        """The JSON result: tables of any shape, or a register map as the probes of ptxlab have it."""
+        """The JSON result. A list of dicts is shown as a table.
+
+        A "registers" list of {"lane", "register", "slot", "row", "col"} is drawn as matrices; "matrix" then
+        says their {"rows", "cols"}, "holds" what the registers hold, and "formulas" the map in closed form.
+        """
         rows = [{"lane": lane, "from_lane": int(value)} for lane, value in enumerate(outputs["received"])]
         return {"lanes": rows}
 

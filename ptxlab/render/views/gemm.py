@@ -178,16 +178,18 @@ def _occupancy(each: dict[str, Any]) -> list[Block]:
 
 def _bounds(each: dict[str, Any]) -> list[Block]:
     columns = ("resource", "needs", "rate", "at least ms", "at most TFLOP/s", "source")
-    rows: list[tuple[Cell, ...]] = [
-        (
-            row["resource"],
-            f"{row['amount']:.4g} {row['unit']}",
-            f"{row['per_second']:.4g} {row['unit']}/s",
-            *(f"{row['milliseconds']:.4g}", f"{row['tflops']:.1f}", row["source"]),
-        )
+    rows = [
+        (row["resource"], f"{row['amount']:.4g} {row['unit']}".rstrip(), *_rate(row))
         for row in each["bounds"]
     ]
     return [Table("limits, the tightest first", columns, rows)] if rows else []
+
+
+def _rate(row: dict[str, Any]) -> tuple[Cell, ...]:
+    if row["per_second"] is None:
+        return "rate unknown on this GPU", None, None, "may be the limiter"
+    rate = f"{row['per_second']:.4g} {row['unit']}/s"
+    return rate, f"{row['milliseconds']:.4g}", f"{row['tflops']:.1f}", row["source"]
 
 
 def _recorded(rows: list[dict[str, Any]]) -> list[Block]:

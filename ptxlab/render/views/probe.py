@@ -24,10 +24,10 @@ def view(document: dict[str, Any]) -> list[Block]:
 
 def _listed(result: dict[str, Any]) -> list[Block]:
     rows: list[tuple[Cell, ...]] = [
-        (each["name"], each["problem"] or each["question"], ", ".join(each["recordings"]) or None)
+        (each["name"], each["question"], ", ".join(each["recordings"]) or None, each["problem"] or None)
         for each in result["probes"]
     ]
-    return [Table("probes", ("name", "question", "recorded on"), rows)]
+    return [Table("probes", ("name", "question", "recorded on", "problem"), rows)]
 
 
 def _created(result: dict[str, Any]) -> list[Block]:
@@ -50,6 +50,8 @@ def _verified(document: dict[str, Any]) -> list[Block]:
     if failed:
         blocks.append(Table("disagreements", ("variant", "detail"), failed))
     verdict = f"{result['agree']} of {result['variants']} variants agree."
+    if not result["agree"] and not result["disagree"]:
+        verdict = f"None of {result['variants']} variants could be compared: no device, and no recording."
     return [*blocks, Text(verdict, "bad" if result["disagree"] else "conclusion")]
 
 
@@ -76,9 +78,8 @@ def _ran(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = [Text(title, "heading")]
     if "registers" in result:
         legend = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
-        blocks += [
-            *_matrices(document), Text(legend, "faint"), _dump(document), formula_table(result["formulas"]),
-        ]  # fmt: skip
+        blocks += [*_matrices(document), Text(legend), *_lines(result), _dump(document)]
+        blocks.append(formula_table(result["formulas"], "in closed form, row and col inside each matrix"))
     blocks += operand_blocks(result, _source(document))
     for name, rows in result.items():
         if name not in ("registers", "holds", "recordings", *OPERANDS) and _is_table(rows):
@@ -108,7 +109,7 @@ def _matrices(document: dict[str, Any]) -> list[Block]:
             cells[entry["row"]][entry["col"]] = f"{entry['lane']}{_slot(entry['slot'], slots)}"
             colours[entry["row"]][entry["col"]] = entry["lane"]
         registers = ", ".join(f"r{r}" for r in sorted({entry["register"] for entry in own}))
-        grids.append(Grid(f"matrix {matrix} in memory -> {registers} of lane", cells, colours))
+        grids.append(Grid(f"matrix {matrix} in memory, {registers} of lane", cells, colours))
     return grids
 
 
@@ -120,7 +121,7 @@ def _dump(document: dict[str, Any]) -> Table:
     """Return what each lane's registers hold, low half first, as row,col of the tile in shared memory."""
     holds: dict[tuple[int, int], list[str]] = {}
     for each in document["result"]["holds"]:
-        place = f"{each['tile_row']},{each['tile_col']}"
+        place = "-" if each["tile_row"] is None else f"{each['tile_row']},{each['tile_col']}"
         holds.setdefault((each["lane"], each["register"]), []).append(place)
     lanes = sorted({lane for lane, _ in holds})
     registers = sorted({register for _, register in holds})
@@ -133,6 +134,25 @@ def _dump(document: dict[str, Any]) -> Table:
 
 def _source(document: dict[str, Any]) -> str:
     return "measured" if document["backend"] == "device" else "predicted"
+
+
+def _lines(result: dict[str, Any]) -> list[Block]:
+    """Draw shared memory in lines of 128 bytes: lanes of one matrix in one column conflict."""
+    if not result.get("banks"):
+        return []
+    rows = result["matrix"]["rows"]
+    readers: dict[int, list[int]] = {}
+    for lane, address in enumerate(result["addresses"]):
+        readers.setdefault(address, []).append(lane)
+    lines = sorted({address // 128 for address in readers})
+    at = [[readers.get(128 * line + 16 * piece, []) for piece in range(8)] for line in lines]
+    cells = [[",".join(map(str, lanes)) for lanes in line] for line in at]
+    colours: list[list[int | None]] = [
+        [lanes[0] // rows * 9 if lanes else None for lanes in line] for line in at
+    ]
+    names = [f"{4 * piece}-{4 * piece + 3}" for piece in range(8)]
+    title = "shared memory, the lane that reads 16 bytes; a colour is a matrix, a column its banks"
+    return [Grid(title, cells, colours, [f"+{128 * line}" for line in lines], names)]
 
 
 def _verdict(document: dict[str, Any]) -> list[Block]:

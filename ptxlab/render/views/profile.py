@@ -10,15 +10,32 @@ from ptxlab.render.blocks import Block, Cell, Table, Text
 _BAR = 30  # characters that stand for 100 percent
 _LEAST = 0.05  # percent: a stall reason below it is left out
 
+_SETTINGS = (
+    *("target", "metrics", "section_set", "kernel", "launch_skip", "launch_count"),
+    *("report", "device", "timeout", "program"),
+)
+"""Parameters that say how to profile; the others are those of the experiment."""
+
+_UNITS = {
+    "counts": "warp instructions",
+    "banks": "wavefronts",
+    "tensor f32": "FLOP",
+    "tensor f16": "FLOP",
+    "memory": "bytes",
+    "l1 wavefronts": "wavefronts",
+}
+"""Of what is modelled, by the name of the number or of the group that it is in."""
+
 Rows = list[tuple[Cell, ...]]
 
 
 def view(document: dict[str, Any]) -> list[Block]:
     """Return the blocks of a profile: each launch, or what can be told without one."""
     result = document["result"]
-    blocks: list[Block] = [block for kernel in result.get("kernels", []) for block in _kernel(kernel)]
-    if not blocks:
-        blocks = _without_profiler(result)
+    blocks: list[Block] = _target(document["params"])
+    blocks += [block for kernel in result.get("kernels", []) for block in _kernel(kernel)]
+    if not result.get("kernels"):
+        blocks += _without_profiler(result)
     for check in document["checks"]:
         blocks.append(Text(f"{check['name']}: {check['detail']}", "good" if check["ok"] else "bad"))
     blocks += [Text(caveat, "faint") for caveat in result.get("caveats", [])]
@@ -28,11 +45,17 @@ def view(document: dict[str, Any]) -> list[Block]:
     return blocks
 
 
+def _target(params: dict[str, Any]) -> list[Block]:
+    """Return what was profiled: the experiment's name and its parameters, the sizes of a GEMM among them."""
+    values = [f"{name} {value}" for name, value in params.items() if name not in _SETTINGS]
+    return [Text(f"{params['target']}: {', '.join(values)}", "heading")] if values else []
+
+
 def _kernel(kernel: dict[str, Any]) -> Iterator[Block]:
     title = f"{kernel['name']}  launch {kernel['launch_id']}"
     where = f"grid {_dim3(kernel['grid'])}  block {_dim3(kernel['block'])}"
     yield Text(f"{title}  {where}{_time(kernel['duration_ns'])}", "heading")
-    yield Table("executed", ("warp instruction", "executed", "switched off"), _counts(kernel))
+    yield Table("executed warp instructions", ("opcode", "executed", "switched off"), _counts(kernel))
     if kernel["stalls"]:
         columns = ("where warps were", "cycles per instruction", "percent", "", "waiting")
         yield Table("stalls", columns, _stalls(kernel["stalls"]))
@@ -104,18 +127,21 @@ def _without_profiler(result: dict[str, Any]) -> list[Block]:
     if static:
         blocks.append(Text(f"{static['name']} for {static['arch']}: not profiled", "heading"))
         blocks.append(Text("Static counts: instructions in the SASS, whether or not they run.", "warning"))
-        blocks.append(Table("static", ("opcode", "static"), list(static["families"].items())))
+        blocks.append(
+            Table("static", ("opcode", "instructions in the SASS"), list(static["families"].items()))
+        )
     modelled = list(_flat(result.get("modelled", {})))
     if modelled:
         blocks.append(Text("Modelled, not measured.", "warning"))
-        blocks.append(Table("modelled", ("what", "modelled"), modelled))
+        blocks.append(Table("modelled", ("what", "modelled", "unit"), modelled))
     return blocks
 
 
 def _flat(values: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
-    """Yield a row for each number, named by all the keys that lead to it."""
+    """Yield a row for each number: named by all the keys that lead to it, and with its unit."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from ((f"{name}: {inner}", number) for inner, number in _flat(value))
+            for inner, number, unit in _flat(value):
+                yield f"{name}: {inner}", number, _UNITS.get(name, unit)
         else:
-            yield name, value
+            yield name, value, _UNITS.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Table, Text
@@ -20,7 +21,7 @@ _OF_INTEREST = (
 def view(document: dict[str, Any]) -> list[Block]:
     """Return an overview of all kernels, then the details of each if there are few."""
     result = document["result"]
-    kernels = result["kernels"]
+    kernels = _labelled(result["kernels"])
     blocks: list[Block] = []
     if result.get("log"):
         blocks += [
@@ -37,23 +38,46 @@ def view(document: dict[str, Any]) -> list[Block]:
     return [*blocks, *_conclusion(document)]
 
 
-def _overview(target: str, kernels: list[dict[str, Any]]) -> Table:
-    names = ("instructions", "padding", "registers", "spill_bytes", "shared_bytes", "tensor_ops")
-    rows: list[tuple[Cell, ...]] = [
-        (each["name"], each["arch"], *(each[name] for name in names), len(each["loops"])) for each in kernels
+def _labelled(kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the kernels with what they are called here: the readable name where one alone has it."""
+    shared = Counter((each["readable_name"], each["arch"]) for each in kernels)
+    return [
+        each | {"label": each["name" if shared[each["readable_name"], each["arch"]] > 1 else "readable_name"]}
+        for each in kernels
     ]
-    columns = ("kernel", "arch", "instructions", "padding", "registers", "spill B", "shared B", "tensor ops")
-    return Table(f"kernels in {target}", (*columns, "loops"), rows)
+
+
+def _which(kernels: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[Cell, ...]], str]:
+    """Return columns that tell the kernels apart, their cells, and what the title says instead.
+
+    Of a single architecture the title tells, which leaves the width to the names of the kernels.
+    """
+    archs = {each["arch"] for each in kernels}
+    if len(archs) == 1:
+        return ("kernel",), [(each["label"],) for each in kernels], f" ({archs.pop()})"
+    return ("kernel", "arch"), [(each["label"], each["arch"]) for each in kernels], ""
+
+
+def _overview(target: str, kernels: list[dict[str, Any]]) -> Table:
+    values = ("instructions", "padding", "registers", "spill_bytes", "shared_bytes", "tensor_ops")
+    columns, names, arch = _which(kernels)
+    rows: list[tuple[Cell, ...]] = [
+        (*name, *(each[value] for value in values), len(each["loops"]))
+        for name, each in zip(names, kernels, strict=True)
+    ]
+    columns = (*columns, "instr", "pad", "regs", "spill B", "shared B", "tensor", "loops")
+    return Table(f"kernels in {target}{arch}", columns, rows)
 
 
 def _families(kernels: list[dict[str, Any]]) -> list[Block]:
     """Return kernels x families, without families that none of them has; the rest is one column."""
     shown = [name for name in _OF_INTEREST if any(name in each["families"] for each in kernels)]
+    columns, names, arch = _which(kernels)
     rows: list[tuple[Cell, ...]] = []
-    for each in kernels:
-        counts = [each["families"].get(name, 0) for name in shown]
-        rows.append((each["name"], each["arch"], *counts, each["instructions"] - sum(counts)))
-    return [Table("instructions by family (static)", ("kernel", "arch", *shown, "other"), rows)]
+    for name, each in zip(names, kernels, strict=True):
+        counts = [each["families"].get(family, 0) for family in shown]
+        rows.append((*name, *counts, each["instructions"] - sum(counts)))
+    return [Table(f"instructions by family, static{arch}", (*columns, *shown, "other"), rows)]
 
 
 def _opcodes(kernel: dict[str, Any]) -> Table:
@@ -66,7 +90,7 @@ def _opcodes(kernel: dict[str, Any]) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (_family(opcode), families[_family(opcode)], opcode, count) for opcode, count in opcodes
     ]
-    title = f"opcodes of {kernel['name']} ({kernel['arch']}, static; {kernel['padding']} padding left out)"
+    title = f"opcodes of {kernel['label']} ({kernel['arch']}, static; {kernel['padding']} padding left out)"
     return Table(title, ("family", "in family", "opcode", "count"), rows)
 
 
@@ -84,11 +108,11 @@ def _loops(kernel: dict[str, Any]) -> list[Block]:
         place = f"{each['start']:#06x}", f"{each['end']:#06x}"
         rows.append((*place, each["depth"], each["instructions"], each["tensor_ops"], held))
     columns = ("from", "branch back at", "depth", "instructions", "tensor ops", "most of it")
-    return [Table(f"loops of {kernel['name']} (static, one iteration of the unrolled body)", columns, rows)]
+    return [Table(f"loops of {kernel['label']} (static, one iteration of the unrolled body)", columns, rows)]
 
 
 def _remarks(kernel: dict[str, Any], remedies: dict[str, str]) -> list[Block]:
-    where = f"{kernel['name']} ({kernel['arch']})"
+    where = f"{kernel['label']} ({kernel['arch']})"
     blocks: list[Block] = []
     if kernel["emulated"]:
         rows: list[tuple[Cell, ...]] = [
@@ -99,7 +123,17 @@ def _remarks(kernel: dict[str, Any], remedies: dict[str, str]) -> list[Block]:
     if kernel["advisories"]:
         rows = [(each, remedies.get(each)) for each in kernel["advisories"]]
         blocks.append(Table(f"advisories of ptxas for {where}", ("advisory", "what would help"), rows))
+    if kernel["tensor_dummies"]:
+        blocks.append(Text(f"{where}: {_dummies(kernel)}", "warning"))
     return blocks + [Text(f"{where}: {each}", "warning") for each in kernel["warnings"]]
+
+
+def _dummies(kernel: dict[str, Any]) -> str:
+    return (
+        f"tensor operations: {kernel['tensor_ops']}; {kernel['tensor_dummies']} more are dummies injected by "
+        "ptxas (HGMMA.64x8x16.F16 RZ, gdesc[URZ]), each to end a wgmma group whose commit_group has no wgmma "
+        "right before it"
+    )
 
 
 def _conclusion(document: dict[str, Any]) -> list[Block]:

@@ -16,6 +16,7 @@ def view(document: dict[str, Any]) -> list[Block]:
     rows: list[tuple[str, int, int, int]] = [
         (name, each["wavefronts"], each["ideal"], each["conflicts"])
         for name, each in (("as it is", result["naive"]), (_answer(result), result))
+        if name
     ]
     return [
         Table(title, ("layout", "wavefronts", "ideal", "conflicts"), list(rows)),
@@ -28,9 +29,9 @@ def view(document: dict[str, Any]) -> list[Block]:
 
 
 def _answer(result: dict[str, Any]) -> str:
-    if result["swizzle"]:
+    if result["swizzle"] and result["swizzle"][0]:
         elements, in_bytes = (",".join(map(str, result[key])) for key in ("swizzle", "swizzle_bytes"))
         return f"Swizzle<{elements}> of elements, <{in_bytes}> of bytes"
     if result.get("padding"):
         return f"{result['padding']} bytes of padding a row"
-    return "best found"
+    return ""
