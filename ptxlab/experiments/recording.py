@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import functools
 import json
 import re
 import zlib
@@ -105,12 +106,19 @@ def recordings(experiment: Experiment) -> list[Recording]:
 
 
 def load(path: Path) -> Recording:
-    """Return the recording in a file.
+    """Return the recording in a file, which callers must not change.
 
     Raises:
         ToolError: it is not a recording, or it is damaged.
 
     """
+    state = path.stat()
+    return _load(path, state.st_mtime_ns, state.st_size)
+
+
+@functools.lru_cache(maxsize=64)  # verify asks for the same file once for every variant
+def _load(path: Path, modified: int, size: int) -> Recording:
+    del modified, size  # a changed file is another question
     try:
         text = json.loads(path.read_text(encoding="utf-8"))
         if text["schema"] != SCHEMA:
@@ -136,7 +144,7 @@ def start(experiment: Experiment, device: str, environment: Mapping[str, Any]) -
     """Return a recording to add to: what the card's file holds, dated today."""
     path = recording_file(experiment, device)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    kept = load(path).variants if path.is_file() else {}
+    kept = dict(load(path).variants) if path.is_file() else {}
     return Recording(device, today, dict(environment), kept)
 
 

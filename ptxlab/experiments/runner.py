@@ -101,21 +101,21 @@ def runs_on(code: str, chip: str) -> bool:
     return number // 10 == chip_number // 10 and number <= chip_number
 
 
-def run_probe(probe: Probe, case: Case, lab: Lab, unit: list[Case] | None = None) -> tuple[Record, Arrays]:
+def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) -> tuple[Record, Arrays]:
     """Run one point and return its record and the outputs it stands on (the device's, or the model's).
 
     Args:
         probe: the probe.
         case: the point.
         lab: where to run.
-        unit: the points whose kernels are compiled together; the probe's variants when None.
+        build: what holds the point's kernel; compiled here when None.
 
     """
     record = Record(backend=lab.backend, arch=case.arch, params=dict(case.params))
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     predicted = probe.expected(case)
     _check_shapes(probe, case, predicted)
-    build = _compile(probe, case, lab, record, unit)
+    build = _compile(probe, case, lab, record, build)
     outputs = predicted
     if lab.worker and build:
         outputs = _measure(probe, case, lab.worker, build)
@@ -149,11 +149,10 @@ def _check_shapes(probe: Probe, case: Case, predicted: Arrays) -> None:
             )
 
 
-def _compile(probe: Probe, case: Case, lab: Lab, record: Record, unit: list[Case] | None) -> Build | None:
+def _compile(probe: Probe, case: Case, lab: Lab, record: Record, build: Build | None) -> Build | None:
     """Compile, and hold the SASS against the claim; without a compiler the model still answers."""
     try:
-        cases = unit if unit is not None else unit_of(probe, case)
-        build = build_unit(probe, cases, case.arch)
+        build = build or build_unit(probe, unit_of(probe, case), case.arch)
         kernel = kernel_report(build, kernel_name(probe, probe.macros(case)))
     except MissingError as error:
         if lab.worker:
@@ -323,9 +322,10 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
     }
     device = lab.device
     kept = recordings_of.Recording(device.name, "", {}, {}) if keep and device else None
+    build = _built(probe, cases, lab)
     for index, case in enumerate(cases):
         progress(f"{probe.name} {case.key}", index, len(cases))
-        record, outputs = run_probe(probe, case, lab, cases)
+        record, outputs = run_probe(probe, case, lab, build)
         failed = [c for c in record.checks if not c["ok"] and c["name"] not in probe.findings]
         proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
         row["disagree" if failed else "agree" if proven else "skipped"] += 1
@@ -340,6 +340,16 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
         row["recording"] = str(keep_recording(probe, kept, device))
     progress(probe.name, len(cases), len(cases))
     return row
+
+
+def _built(probe: Probe, cases: list[Case], lab: Lab) -> Build | None:
+    """Compile all variants at once; None without a compiler, where the model answers alone."""
+    try:
+        return build_unit(probe, cases, lab.arch) if cases else None
+    except MissingError:
+        if lab.worker:
+            raise
+        return None
 
 
 def keep_recording(probe: Probe, kept: recordings_of.Recording, device: DeviceInfo) -> str:

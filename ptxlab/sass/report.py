@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ def _analysed(build: Build) -> list[dict[str, Any]]:
     return analyse(build)
 
 
+@functools.cache
 def _code_identity() -> str:
     """Return the hash of the code that makes these reports, so that an old report never outlives it."""
     digest = hashlib.sha256()

@@ -43,7 +43,7 @@ def test_there_are_experiments_to_look_for() -> None:
 
 
 ASKS = r"""(find_probe\(|find_stage\(|\.name == )["']NAME["']|(probes/|kernels/gemm/|probe:|gemm:)NAME\b"""
-"""How code would ask for one experiment. An instruction's own name, after which a probe may be called, is none."""
+"""How code would ask for one experiment; the mere name of an instruction does not."""
 
 
 @pytest.mark.parametrize("name", experiments())
