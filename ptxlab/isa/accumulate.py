@@ -6,8 +6,8 @@ only the sum is rounded to the type of the result. A product counts with the sum
 whether or not its significand reaches 2, and a subnormal factor with the exponent of the smallest normal.
 
 Source: Xie et al., "MMA-Sim", arXiv 2511.10909, and Fasi et al., "Numerical behavior of NVIDIA tensor cores",
-PeerJ CS 330, for the parameters of each architecture: claims, except where a recording of the mma-arithmetic
-probe shows them. That 8-bit floats become f16 on some chips is read from the SASS of that probe.
+PeerJ CS 330, for the parameters of each architecture. Those of sm_90a are proven by the H200's recording of
+the mma-arithmetic probe; those of the others are claims. That 8-bit floats become f16 on some chips is read from the SASS of that probe.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _rounded(total: Ints, unit: Ints, acc: str, rule: Arithmetic) -> Reals:
     last = np.maximum(lead, LEAST_EXPONENT[acc]) - rule.result_bits
     shift = last - unit
     kept = _shifted(total, np.clip(shift, 0, 62), rule.rounding)
+    # a negative sum too small for the type is +0, not -0: an H200 answers so
     value = np.ldexp(kept.astype(np.float64), np.where(shift > 0, last, unit))
-    value = np.where((kept == 0) & (total < 0), -0.0, value)
     beyond = np.abs(value) >= _OVERFLOW[acc]
     return np.where(beyond, np.copysign(_LARGEST[acc] if rule.saturates else np.inf, value), value)

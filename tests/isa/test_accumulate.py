@@ -122,7 +122,7 @@ def test_a_subnormal_factor_counts_with_the_least_exponent() -> None:
 
 
 def test_f16_results_are_rounded_as_numpy_rounds() -> None:
-    """A product of f16 into f16 is the f16 nearest to the exact product, subnormal and infinite ones too."""
+    """A product of f16 into f16 is the f16 nearest to the exact one, but for -0, which an H200 answers as +0."""
     draw = np.random.default_rng(2)
     a = draw.normal(size=500).astype(np.float16).astype(np.float64) * np.exp2(draw.integers(-8, 8, 500))
     b = draw.normal(size=500).astype(np.float16).astype(np.float64) * np.exp2(draw.integers(-14, 12, 500))
@@ -132,7 +132,7 @@ def test_f16_results_are_rounded_as_numpy_rounds() -> None:
     with np.errstate(over="ignore"):
         expected = (a * b).astype(np.float16).view(np.uint16)
     assert np.isinf(expected.view(np.float16)).any()
-    assert np.array_equal(words.ravel(), np.where(expected == 0x8000, 0x8000, expected))
+    assert np.array_equal(words.ravel(), np.where(expected == 0x8000, 0, expected))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_too_large_and_too_small() -> None:
     assert one(over, largest, wide, "bf16") == 0x7F800000
     assert one(over, largest, replace(wide, saturates=True), "bf16") == 0x7F7FFFFF
     assert one([(2.0**51, 2.0**52)], largest, wide, "bf16") == 0x7F7FFFFF
-    assert one([(-(2.0**-75), 2.0**-75)], 0.0, wide, "bf16") == 0x80000000
+    assert one([(-(2.0**-75), 2.0**-75)], 0.0, wide, "bf16") == 0  # as an H200 answers, not -0
     assert one([(-0.0, 1.0)], -0.0, replace(wide, negative_zero=True), "bf16") == 0x80000000
 
 
