@@ -7,7 +7,8 @@ whether or not its significand reaches 2, and a subnormal factor with the expone
 
 Source: Xie et al., "MMA-Sim", arXiv 2511.10909, and Fasi et al., "Numerical behavior of NVIDIA tensor cores",
 PeerJ CS 330, for the parameters of each architecture. Those of sm_90a are proven by the H200's recording of
-the mma-arithmetic probe; those of the others are claims. That 8-bit floats become f16 on some chips is read from the SASS of that probe.
+the mma-arithmetic probe; those of the others are claims. That 8-bit floats become f16 on some chips is read
+from the SASS of that probe.
 """
 
 from __future__ import annotations

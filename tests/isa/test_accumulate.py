@@ -122,7 +122,7 @@ def test_a_subnormal_factor_counts_with_the_least_exponent() -> None:
 
 
 def test_f16_results_are_rounded_as_numpy_rounds() -> None:
-    """A product of f16 into f16 is the f16 nearest to the exact one, but for -0, which an H200 answers as +0."""
+    """A product of f16 into f16 is the f16 nearest to the exact one; for -0 an H200 answers +0."""
     draw = np.random.default_rng(2)
     a = draw.normal(size=500).astype(np.float16).astype(np.float64) * np.exp2(draw.integers(-8, 8, 500))
     b = draw.normal(size=500).astype(np.float16).astype(np.float64) * np.exp2(draw.integers(-14, 12, 500))

@@ -87,7 +87,7 @@ def test_the_probe_s_own_options_are_typed_and_checked(run_here: RunCli) -> None
     """They mean what they mean for the probe; a form that is none is refused in its words."""
     found = result(run_here("layout", "what", "ldmatrix", "--num", "x2", "registers", "5", "1", "--json"))
     assert [(each["row"], each["col"]) for each in found["holds"]] == [(1, 2), (1, 3)]
-    for wrong, said in (("--num x3", "legal: x1, x2, x4"), ("--shape m16n16", "sm_100a or later")):
+    for wrong, said in (("--num x3", "legal: x1, x2, x4"), ("--shape m16n16", "needs one of sm_100a")):
         done = run_here("layout", "where", "ldmatrix", *wrong.split(), "registers", "0", "0")
         assert done.returncode == 2
         assert said in done.stderr
