@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from ptxlab.errors import UsageError
 from ptxlab.render.blocks import Block, Grid, Text
@@ -119,21 +120,32 @@ def _cell(spot: tuple[float, float, float], text: str, number: int | None, tip: 
 
 
 def _flow(drawings: Sequence[Drawing], top: float) -> Drawing:
-    """Return the drawings side by side, in rows of equal length that are no wider than a picture."""
-    step = max((drawing.width for drawing in drawings), default=1) + _GUTTER
-    fit = max(1, int((_PICTURE_WIDTH - 2 * _MARGIN + _GUTTER) // step))
-    rows = -(-len(drawings) // fit)
-    across = -(-len(drawings) // max(1, rows))
+    """Return the drawings side by side, in rows that are no wider than a picture."""
     y, widest = top, 0.0
     parts = []
-    for first in range(0, len(drawings), max(1, across)):
-        row = drawings[first : first + across]
-        for column, drawing in enumerate(row):
-            x = _MARGIN + column * step
+    for row in _rows(drawings):
+        x = float(_MARGIN)
+        for drawing in row:
             parts.append(f'<g transform="translate({x:.1f},{y:.1f})">\n{drawing.body}</g>\n')
-        widest = max(widest, len(row) * step - _GUTTER)
+            x += drawing.width + _GUTTER
+        widest = max(widest, x - _GUTTER - _MARGIN)
         y += max(drawing.height for drawing in row) + _GUTTER
     return Drawing(widest, y - _GUTTER, "".join(parts))
+
+
+def _rows(drawings: Sequence[Drawing]) -> list[list[Drawing]]:
+    """Return the rows: neighbours of one width in rows of equal length, others where there is room."""
+    room = _PICTURE_WIDTH - 2 * _MARGIN
+    rows: list[list[Drawing]] = []
+    for width, group in groupby(drawings, key=lambda drawing: drawing.width):
+        alike = list(group)
+        if rows and len(alike) == 1 and sum(d.width + _GUTTER for d in rows[-1]) + width <= room:
+            rows[-1] += alike
+            continue
+        fit = max(1, int((room + _GUTTER) // (width + _GUTTER)))
+        across = -(-len(alike) // -(-len(alike) // fit))
+        rows += [alike[first : first + across] for first in range(0, len(alike), across)]
+    return rows
 
 
 def _captions(blocks: Iterable[Block], top: float, width: float) -> Drawing:

@@ -151,8 +151,9 @@ def _lines(result: dict[str, Any]) -> list[Block]:
         [lanes[0] // rows * 9 if lanes else None for lanes in line] for line in at
     ]
     names = [f"{4 * piece}-{4 * piece + 3}" for piece in range(8)]
-    title = "shared memory, the lane that reads 16 bytes; a colour is a matrix, a column its banks"
-    return [Grid(title, cells, colours, [f"+{128 * line}" for line in lines], names)]
+    legend = "In shared memory a cell is the lane whose 16 bytes lie there, a colour is a matrix."
+    grid = Grid("shared memory by banks", cells, colours, [f"+{128 * line}" for line in lines], names)
+    return [grid, Text(f"{legend} One colour twice in a column is a conflict.")]
 
 
 def _verdict(document: dict[str, Any]) -> list[Block]:
