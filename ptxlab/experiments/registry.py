@@ -137,6 +137,9 @@ def load(entry: Entry, file: str, base: type[AnyExperiment]) -> AnyExperiment:
     if len(found) != 1:
         names = ", ".join(each.__name__ for each in found) or "none"
         raise ToolError(f"{path} must define exactly one {base.__name__}; it defines {names}")
+    missing = sorted(getattr(found[0], "__abstractmethods__", ()))
+    if missing:
+        raise ToolError(f"{path}: {found[0].__name__} lacks {', '.join(missing)}")
     experiment = found[0]()
     experiment.name, experiment.folder = entry.name, entry.folder
     return experiment

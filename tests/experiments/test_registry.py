@@ -16,6 +16,7 @@ BROKEN = {
     "raises": '"""A question?"""\n\nraise RuntimeError("no")\n',
     "empty": '"""A question?"""\n',
     "imports": "import no_such_module_at_all\n",
+    "half": '"""A question?"""\nfrom ptxlab.experiments.probe import Probe\nclass Half(Probe):\n    pass\n',
 }
 
 

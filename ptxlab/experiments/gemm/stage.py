@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
@@ -26,7 +27,7 @@ MMA_MACS = 16 * 8 * 16
 """Multiply-adds of one m16n8k16 instruction (HMMA.16816), which a whole warp executes."""
 
 
-class GemmStage(Experiment):
+class GemmStage(Experiment, ABC):
     """Base of every stage. A subclass lives in kernels/gemm/<name>/stage.py and says what is asked here.
 
     The first line of its docstring says what the stage does. Its kernel takes (a, b, c, m, n, k): three
@@ -47,17 +48,17 @@ class GemmStage(Experiment):
     reasons: ClassVar[Mapping[str, str]] = {}
     """Why a resource (a key of demands()) limits this stage, in words."""
 
+    @abstractmethod
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what a block computes per step: rows and columns of C, and its depth in k."""
-        raise NotImplementedError
 
+    @abstractmethod
     def threads(self, case: Case) -> int:
         """Return the threads of a block."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shared(self, case: Case) -> dict[str, int]:
         """Return the shared memory of a block: what each buffer is for, and its bytes."""
-        raise NotImplementedError
 
     def dynamic_shared_bytes(self, case: Case) -> int:
         """Return the part of it that is asked for at launch."""
@@ -104,9 +105,9 @@ class GemmStage(Experiment):
         for values in product(*(options[name].choices for name in names)):
             yield self.case(arch, **dict(zip(names, values, strict=True)))
 
+    @abstractmethod
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""
-        raise NotImplementedError
 
     def tiles(self, case: Case) -> int:
         """Return how many tiles cover C."""
