@@ -10,6 +10,7 @@ import typer
 import typer.main
 
 from ptxlab.cli.common import Group
+from ptxlab.errors import ToolError
 
 if TYPE_CHECKING:
     from ptxlab.experiments.base import Option
@@ -57,6 +58,11 @@ def _command(probe: Probe, action: Callable[..., None]) -> Any:
 
     run.__doc__ = probe.summary
     shared = inspect.signature(action, eval_str=True).parameters
+    taken = sorted(set(options) & set(shared))
+    if taken:
+        raise ToolError(
+            f"{probe.folder}: every probe has --{taken[0]} already; call the option something else"
+        )
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_parameter(name, each) for name, each in options.items()]
         + [p for p in shared.values() if p.name not in ("probe", "own")]

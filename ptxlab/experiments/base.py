@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ptxlab.assets import asset_root
 from ptxlab.errors import PtxlabError, ToolError, UsageError, unknown_name
 
 Value = str | int | float | bool | None
@@ -166,20 +169,27 @@ class Experiment:
 def blamed(experiment: Experiment) -> Iterator[None]:
     """Tell of an exception that comes out of an experiment's own file as that file's fault.
 
+    What the file prints goes to stderr: stdout belongs to the answer.
+
     Raises:
         ToolError: with the file, the line and the exception.
 
     """
     files = {str(path) for path in experiment.folder.glob("*.py")}
     try:
-        yield
-    except PtxlabError:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (PtxlabError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
-        if not frames:
-            raise
-        where = f"{frames[-1].filename}:{frames[-1].lineno}"
+        if not frames and asset_root() in experiment.folder.parents:
+            raise  # the package's own experiment: its fault is ptxlab's
+        where = (
+            f"{frames[-1].filename}:{frames[-1].lineno}"
+            if frames
+            else f"{experiment.folder} (what it returned)"
+        )
         raise ToolError(f"{where}: {type(error).__name__}: {error}") from error
 
 
@@ -191,7 +201,7 @@ def sizes(text: str, *, parts: int, what: str) -> tuple[int, ...]:
 
     """
     fields = text.lower().split("x")
-    if len(fields) != parts or not all(f.isdigit() and int(f) > 0 for f in fields):
+    if len(fields) != parts or not all(re.fullmatch(r"[1-9][0-9]{0,8}", f) for f in fields):
         form = "x".join("RCD"[:parts])
         raise UsageError(f"{what} '{text}' is not of the form {form}, such as {'x'.join(['16'] * parts)}")
     return tuple(int(f) for f in fields)

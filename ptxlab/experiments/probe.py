@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -55,7 +54,7 @@ class Geometry:
     cluster: Dim3 | None = None
 
 
-class Probe(Experiment, ABC):
+class Probe(Experiment):
     """Base of every probe. A subclass lives in probes/<name>/probe.py and says what the methods here ask.
 
     The docstring of its module says the question (first line), the method, the counting convention and
@@ -65,29 +64,29 @@ class Probe(Experiment, ABC):
     findings: tuple[str, ...] = ()
     """Names of checks that judge what the user chose (a planted fault), not whether the model is right."""
 
-    @abstractmethod
     def inputs(self, case: Case) -> Arrays:
         """Return the arrays that the kernel reads; every element carries its own coordinates."""
+        raise NotImplementedError
 
-    @abstractmethod
     def outputs(self, case: Case) -> Mapping[str, Output]:
         """Return what the kernel writes."""
+        raise NotImplementedError
 
-    @abstractmethod
     def geometry(self, case: Case) -> Geometry:
         """Return how it is launched."""
+        raise NotImplementedError
 
-    @abstractmethod
     def expected(self, case: Case) -> Arrays:
         """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""
+        raise NotImplementedError
 
-    @abstractmethod
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
         """Return the JSON result for these outputs, which are the device's (measured) or the model's."""
+        raise NotImplementedError
 
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         """Add the checks that this probe makes on outputs beyond their being equal to the prediction."""
 
-    @abstractmethod
     def conclude(self, case: Case, record: Record) -> str:
         """Return one sentence for a person."""
+        raise NotImplementedError

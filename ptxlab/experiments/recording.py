@@ -112,8 +112,11 @@ def load(path: Path) -> Recording:
         ToolError: it is not a recording, or it is damaged.
 
     """
-    state = path.stat()
-    return _load(path, state.st_mtime_ns, state.st_size)
+    try:
+        state = path.stat()
+        return _load(path, state.st_mtime_ns, state.st_size)
+    except (OSError, RecursionError, MemoryError) as error:
+        raise _damaged(path, error) from error
 
 
 @functools.lru_cache(maxsize=64)  # verify asks for the same file once for every variant
@@ -124,14 +127,18 @@ def _load(path: Path, modified: int, size: int) -> Recording:
         if text["schema"] != SCHEMA:
             raise ToolError(f"{path}: schema is {text['schema']}; this version reads {SCHEMA}")
         for variant in text["variants"].values():
+            str(variant["digest"]), dict(variant["params"]), dict(variant["result"])
             for packed in variant["arrays"].values():
                 unpack(packed)
-        return Recording(text["device"], text["date"], text["environment"], text["variants"])
+        return Recording(str(text["device"]), str(text["date"]), dict(text["environment"]), text["variants"])
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
-        raise ToolError(
-            f"{path} is damaged: {type(error).__name__}: {error}",
-            "record it again: --record on a GPU",
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> ToolError:
+    return ToolError(
+        f"{path} is damaged: {type(error).__name__}: {error}", "record it again: --record on a GPU"
+    )
 
 
 def recording_file(experiment: Experiment, device: str) -> Path:

@@ -7,6 +7,7 @@ reason, so that one broken experiment never takes the others with it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -96,7 +97,7 @@ def _read(folder: Path, file: str) -> Entry:
         doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"), str(path))) or ""
     except SyntaxError as error:
         return Entry(folder.name, folder, "", f"{path}:{error.lineno}: {error.msg}")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         return Entry(folder.name, folder, "", f"{path}: {error}")
     return Entry(folder.name, folder, doc.partition("\n")[0], problem)
 
@@ -123,11 +124,11 @@ def load(entry: Entry, file: str, base: type[AnyExperiment]) -> AnyExperiment:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # whatever a user's own file raises is that file's problem, not a crash
+        with contextlib.redirect_stdout(sys.stderr):  # stdout belongs to the answer
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a user's own file raises is that file's problem
         raise ToolError(f"{path}: {_where(error, path)}{type(error).__name__}: {error}") from error
     found = [
         each
@@ -137,10 +138,10 @@ def load(entry: Entry, file: str, base: type[AnyExperiment]) -> AnyExperiment:
     if len(found) != 1:
         names = ", ".join(each.__name__ for each in found) or "none"
         raise ToolError(f"{path} must define exactly one {base.__name__}; it defines {names}")
-    missing = sorted(getattr(found[0], "__abstractmethods__", ()))
-    if missing:
-        raise ToolError(f"{path}: {found[0].__name__} lacks {', '.join(missing)}")
-    experiment = found[0]()
+    try:
+        experiment = found[0]()
+    except Exception as error:
+        raise ToolError(f"{path}: {found[0].__name__}(): {type(error).__name__}: {error}") from error
     experiment.name, experiment.folder = entry.name, entry.folder
     return experiment
 

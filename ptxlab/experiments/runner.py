@@ -176,7 +176,13 @@ def kernel_report(build: Build, name: str) -> dict[str, Any]:
     """Return what the SASS of one kernel of a build holds (the shape of ``sass`` documents)."""
     from ptxlab.sass.report import kernels
 
-    return next(kernel for kernel in kernels(build) if kernel["name"] == name)
+    found = [kernel for kernel in kernels(build) if kernel["name"] == name]
+    if not found:
+        raise ToolError(
+            f"kernel.cu defines no kernel {name}",
+            'it must be: extern "C" __global__ void KERNEL(...), where KERNEL is the macro',
+        )
+    return found[0]
 
 
 def check_sass(kernel: dict[str, Any], claims: dict[str, int], record: Record) -> None:
@@ -272,6 +278,11 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
             record.skip(f"recording of {recording.device}", "older than the kernel: record it again")
             continue
         found = {key: recordings_of.unpack(array) for key, array in variant["arrays"].items()}
+        if _shapes(found) != _shapes(predicted):
+            raise ToolError(
+                f"the recording of {probe.name} on {recording.device} is damaged: it does not fit {case.key}",
+                "record it again: --record on a GPU",
+            )
         title = f"{recording.device}, recorded {recording.date}"
         compare(probe, case, predicted, found, record, name="recording", other=title)
         if record.checks[-1]["ok"]:
@@ -279,6 +290,10 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
     if not agreed and not any(check["name"] == "recording" for check in record.checks):
         record.skip("recording", "no recording of these options on this architecture")
     record.result["recordings"] = agreed
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
 Progress = Callable[[str, int, int], None]

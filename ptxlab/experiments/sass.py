@@ -116,6 +116,7 @@ def _no_target(target: str) -> UsageError:
 
 def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
     """Build every variant for one architecture and check its claims; None if no variant is legal there."""
+    from ptxlab.experiments.runner import kernel_report
     from ptxlab.experiments.unit import build_unit, kernel_name
 
     cases = list(experiment.variants(arch))
@@ -123,10 +124,9 @@ def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
         record.skip(arch, f"{experiment.name} has no variant that is legal on {arch}")
         return None
     build = build_unit(experiment, cases, arch)
-    by_name = {each["name"]: each for each in kernels(build)}
     claims = {kernel_name(experiment, experiment.macros(case)): experiment.claims(case) for case in cases}
     for name, claimed in claims.items():
-        for title, ok, detail in check_claims(by_name[name], claimed):
+        for title, ok, detail in check_claims(kernel_report(build, name), claimed):
             record.check(f"{name} ({arch}): {title}", ok, detail)
     return build
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ptxlab.assets import include_folder
-from ptxlab.errors import UsageError
+from ptxlab.errors import ToolError, UsageError
 from ptxlab.experiments.base import Case, Experiment, Macros
 from ptxlab.toolchain.build import Build, build_cuda
 
@@ -50,7 +50,7 @@ def build_unit(experiment: Experiment, cases: Iterable[Case], arch: str) -> Buil
 
 def unit_source(kernel: Path, variants: dict[str, Macros]) -> str:
     """Return the text of the unit: ``variants`` maps each kernel's name to its macros."""
-    text = kernel.read_text(encoding="utf-8")
+    text = _text_of(kernel)
     lines = [match.group(0).strip() for match in _INCLUDE.finditer(text)]
     for name, macros in variants.items():
         defined = {"KERNEL": name, **macros}
@@ -60,6 +60,13 @@ def unit_source(kernel: Path, variants: dict[str, Macros]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{file} cannot be read as UTF-8 text: {error}") from error
+
+
 def digest(experiment: Experiment, case: Case) -> str:
     """Return what identifies the kernel of a point: its source, ptxlab's own headers, macros and arch.
 
@@ -67,7 +74,7 @@ def digest(experiment: Experiment, case: Case) -> str:
     must not grow stale by being carried to another one.
     """
     parts = [case.arch, repr(sorted(experiment.macros(case).items()))]
-    parts += [file.read_text(encoding="utf-8") for file in own_sources(experiment.source)]
+    parts += [_text_of(file) for file in own_sources(experiment.source)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -80,7 +87,7 @@ def own_sources(source: Path) -> list[Path]:
         if file in found:
             continue
         found.append(file)
-        for name in _INCLUDE.findall(file.read_text(encoding="utf-8")):
+        for name in _INCLUDE.findall(_text_of(file)):
             candidates = (file.parent / name, include_folder() / name)
             waiting += [path for path in candidates if path.is_file()][:1]
     return found

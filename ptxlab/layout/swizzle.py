@@ -8,6 +8,7 @@ M + log2(bytes). Source: the public definition of cute::Swizzle, and the TMA mod
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -78,7 +79,7 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     if text in MODES:
         return Swizzle(*MODES[text])
     fields = text.strip("<>").split(",")
-    if len(fields) != 3 or not all(field.strip().isdigit() for field in fields):
+    if len(fields) != 3 or not all(re.fullmatch(r"[0-9]{1,3}", field.strip()) for field in fields):
         raise UsageError(
             f"swizzle '{text}' is neither a mode nor B,M,S; legal: {', '.join(MODES)}, or three numbers "
             "in elements such as 3,3,3"

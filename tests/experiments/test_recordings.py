@@ -100,6 +100,29 @@ def test_a_damaged_file_is_named(copy: Probe, case: Case, damage: str) -> None:
         recording.recordings(copy)
 
 
+@pytest.mark.parametrize("missing", ["digest", "params", "arrays", "result"])
+def test_a_variant_without_a_part_is_damaged(copy: Probe, case: Case, missing: str) -> None:
+    """Each variant must hold all of its parts."""
+    path = save(copy, case)
+    text = json.loads(path.read_text())
+    del next(iter(text["variants"].values()))[missing]
+    path.write_text(json.dumps(text))
+    with pytest.raises(ToolError, match="damaged"):
+        recording.recordings(copy)
+
+
+def test_a_recording_that_is_no_file_is_damaged(copy: Probe) -> None:
+    """A folder, or a link to itself, in a recording's place is told in one line."""
+    copy.recordings.mkdir()
+    (copy.recordings / "card.json").mkdir()
+    with pytest.raises(ToolError, match=r"card\.json is damaged"):
+        recording.recordings(copy)
+    (copy.recordings / "card.json").rmdir()
+    (copy.recordings / "card.json").symlink_to(copy.recordings / "card.json")
+    with pytest.raises(ToolError, match=r"card\.json is damaged"):
+        recording.recordings(copy)
+
+
 def test_damaged_data_is_found(copy: Probe, case: Case) -> None:
     """A flipped character in packed data does not pass."""
     path = save(copy, case)

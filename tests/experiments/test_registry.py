@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,12 @@ BROKEN = {
     "raises": '"""A question?"""\n\nraise RuntimeError("no")\n',
     "empty": '"""A question?"""\n',
     "imports": "import no_such_module_at_all\n",
-    "half": '"""A question?"""\nfrom ptxlab.experiments.probe import Probe\nclass Half(Probe):\n    pass\n',
+    "leaves": '"""A question?"""\nraise SystemExit(0)\n',
+    "unmakeable": (
+        '"""A question?"""\nfrom ptxlab.experiments.probe import Probe\n'
+        "class Own(Probe):\n    def __init__(self, more): pass\n"
+    ),
+    "nested": '"""A question?"""\nx = ' + "(" * 5000 + ")" * 5000 + "\n",
 }
 
 
@@ -140,6 +147,7 @@ FAULTS = {
     'return {"received": 1 / 0}': r"probe\.py:\d+: ZeroDivisionError: division by zero",
     "raise SystemExit(3)": r"probe\.py:\d+: SystemExit: 3",
     'return {"received": np.arange(16, dtype=np.uint32)}': r"is uint32\[16\], outputs\(\) says uint32\[32\]",
+    "return None": r"AttributeError",
     "return {}": r"expected\(\) has \[\], outputs\(\) has \['received'\]",
 }
 
@@ -159,3 +167,38 @@ def test_a_fault_of_a_users_probe_is_told_as_theirs(own_probes: Path, fault: str
     record = verify_record(["mine"], lab, lambda *_: None, keep=False)
     assert record.exit_code == 1
     assert record.checks[0]["name"] == "mine"
+
+
+def test_what_a_probe_prints_does_not_reach_stdout(own_probes: Path, run_cli: Any) -> None:
+    """Stdout holds one document, whatever a user's file says while it is loaded and run."""
+    new_record("mine", own_probes)
+    path = own_probes / "mine" / "probe.py"
+    path.write_text(path.read_text() + '\n\nprint("loading")\n')
+    done = run_cli("probe", "mine", "--json", env={"PTXLAB_PROBES": str(own_probes)})
+    assert json.loads(done.stdout)["result"]["conclusion"]
+    assert "loading" in done.stderr
+
+
+def test_an_option_that_every_probe_has_is_refused(own_probes: Path, run_cli: Any) -> None:
+    """An own option called arch would hide --arch."""
+    new_record("mine", own_probes)
+    path = own_probes / "mine" / "probe.py"
+    path.write_text(
+        path.read_text().replace("    mask = option", '    arch = option("", help="no")\n    mask = option')
+    )
+    done = run_cli("probe", "mine", env={"PTXLAB_PROBES": str(own_probes)})
+    assert done.returncode == 4
+    assert "every probe has --arch already" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [("__global__ void KERNEL() {}\n", "defines no kernel mine_MASK1"), (b"\xff\xfe", "UTF-8")],
+)
+def test_a_kernel_that_is_none_is_named(own_probes: Path, kernel: str | bytes, words: str) -> None:
+    """A kernel.cu without KERNEL, and one that is no text, are told in one line."""
+    new_record("mine", own_probes)
+    (own_probes / "mine" / "kernel.cu").write_bytes(kernel if isinstance(kernel, bytes) else kernel.encode())
+    lab = runner.Lab("sm_90a", None, None, "no GPU in this test")
+    with pytest.raises(ToolError, match=words):
+        probe_record(registry.find_probe("mine"), {}, lab, lane=None, keep=False)

@@ -52,7 +52,7 @@ def test_units(bits: int, elements: tuple[int, int, int]) -> None:
     assert parse_swizzle(",".join(map(str, elements)), bits) == Swizzle(*MODES["128B"])
 
 
-@pytest.mark.parametrize("text", ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3"])
+@pytest.mark.parametrize("text", ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3", "\u00b2,3,3", "9999,3,3"])
 def test_nonsense_is_refused(text: str) -> None:
     """The refusal holds the modes."""
     with pytest.raises(UsageError, match="legal: none, 32B, 64B, 128B"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import ClassVar
@@ -27,7 +26,7 @@ MMA_MACS = 16 * 8 * 16
 """Multiply-adds of one m16n8k16 instruction (HMMA.16816), which a whole warp executes."""
 
 
-class GemmStage(Experiment, ABC):
+class GemmStage(Experiment):
     """Base of every stage. A subclass lives in kernels/gemm/<name>/stage.py and says what is asked here.
 
     The first line of its docstring says what the stage does. Its kernel takes (a, b, c, m, n, k): three
@@ -48,17 +47,17 @@ class GemmStage(Experiment, ABC):
     reasons: ClassVar[Mapping[str, str]] = {}
     """Why a resource (a key of demands()) limits this stage, in words."""
 
-    @abstractmethod
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what a block computes per step: rows and columns of C, and its depth in k."""
+        raise NotImplementedError
 
-    @abstractmethod
     def threads(self, case: Case) -> int:
         """Return the threads of a block."""
+        raise NotImplementedError
 
-    @abstractmethod
     def shared(self, case: Case) -> dict[str, int]:
         """Return the shared memory of a block: what each buffer is for, and its bytes."""
+        raise NotImplementedError
 
     def dynamic_shared_bytes(self, case: Case) -> int:
         """Return the part of it that is asked for at launch."""
@@ -105,9 +104,9 @@ class GemmStage(Experiment, ABC):
         for values in product(*(options[name].choices for name in names)):
             yield self.case(arch, **dict(zip(names, values, strict=True)))
 
-    @abstractmethod
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""
+        raise NotImplementedError
 
     def tiles(self, case: Case) -> int:
         """Return how many tiles cover C."""
