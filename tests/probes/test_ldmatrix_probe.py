@@ -175,7 +175,8 @@ def test_wavefronts_on_silicon(run_cli: Any, params: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"tile": "16x12"}, "multiples of 8 rows and 8 columns"), ({"tile": "big"}, "not of the form RxC"), ({"tile": "\u00b2x8"}, "not of the form RxC"),
+    [({"tile": "16x12"}, "multiples of 8 rows and 8 columns"), ({"tile": "big"}, "not of the form RxC"),
+     ({"tile": "\u00b2x8"}, "not of the form RxC"),
      ({"pitch": 40}, "pitch of 40 bytes; legal: multiples of 16"), ({"pitch": -16}, "pitch of -16"),
      ({"addr": "lane * 8"}, "gives lane 1 the address 8"),
      ({"addr": "lane * 4096"}, "gives lane 1 the address 4096"),
