@@ -22,6 +22,8 @@ ACCESS_NAMES = (
     "mma.B",
 )
 ORDERS = ("row", "column")
+LARGEST_TILE = 227 * 1024
+"""Bytes of shared memory that a block may have on sm_90. Source: CUDA programming guide."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ def question(tile: str, dtype: str, access: str, order: str) -> Question:
         raise unknown_name("access", access, ACCESS_NAMES)
     if order not in ORDERS:
         raise unknown_name("order", order, ORDERS)
+    if rows * cols * bits_of(dtype) > 8 * LARGEST_TILE:
+        raise UsageError(
+            f"a tile of {rows}x{cols} {dtype} does not fit a block's shared memory; "
+            f"legal: up to {LARGEST_TILE} bytes"
+        )
     return Question(rows, cols, dtype, access, order)
 
 

@@ -51,14 +51,22 @@ def cost(reads: Reads, place: Callable[[int], int]) -> int:
     )
 
 
+def is_clean(reads: Reads, place: Callable[[int], int]) -> bool:
+    """Say whether no instruction conflicts; the first that does decides."""
+    return all(
+        wavefronts(reads.access, [place(offset) for offset in offsets]).wavefronts == reads.access.ideal
+        for offsets in reads.instructions
+    )
+
+
 def solve(reads: Reads) -> Swizzle | None:
     """Return the smallest swizzle of byte offsets without conflicts, least B first, then M, then S.
 
     <0,0,0> means that none is needed; None that no swizzle of whole 16-byte vectors helps.
     """
-    if cost(reads, lambda offset: offset) == reads.ideal:
+    if is_clean(reads, lambda offset: offset):
         return Swizzle(0, 0, 0)
-    return next((each for each in candidates(reads) if cost(reads, each) == reads.ideal), None)
+    return next((each for each in candidates(reads) if is_clean(reads, each)), None)
 
 
 def candidates(reads: Reads) -> Iterator[Swizzle]:
@@ -75,6 +83,8 @@ def candidates(reads: Reads) -> Iterator[Swizzle]:
 
 def stays_inside(swizzle: Swizzle, nbytes: int) -> bool:
     """Say whether every vector of a tile of ``nbytes`` stays inside the tile."""
+    if nbytes % swizzle.period == 0:
+        return True
     return all(swizzle(offset) < nbytes for offset in range(0, nbytes, VECTOR_BYTES))
 
 
@@ -87,4 +97,4 @@ def least_padding(reads: Reads, unit: int) -> int | None:
     def padded(padding: int) -> Callable[[int], int]:
         return lambda offset: offset + offset // reads.row_bytes * padding
 
-    return next((p for p in range(0, 129, unit) if cost(reads, padded(p)) == reads.ideal), None)
+    return next((p for p in range(0, 129, unit) if is_clean(reads, padded(p))), None)

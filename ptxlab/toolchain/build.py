@@ -183,7 +183,11 @@ def build_file(path: Path, arch: str | None = None, options: Options | None = No
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(f"{path} is not of a kind that can be built; legal: {', '.join(SUFFIXES)}")
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError as error:  # a name too long to be one
+        raise UsageError(f"{str(path)[:80]}: {error.strerror}") from error
+    if not found:
         raise UsageError(f"{path} is no file" if path.exists() else f"{path} does not exist")
     options.check(suffix)
     if suffix == ".cubin":

@@ -71,6 +71,7 @@ def test_where_no_swizzle_helps_padding_is_the_answer(name: str, padding: int) -
      ("16x64", "f16", "ldmatrix", "row", "unknown access"),
      ("16x64", "f16", "ldmatrix.x4", "diagonal", "legal: row, column"),
      ("16", "f16", "mma.A", "row", "of the form RxC"),
+     ("100000000x8", "f16", "ldmatrix.x4", "row", "legal: up to 232448 bytes"),
      ("64x64", "f16", "mma.B", "row", "narrower ones with k contiguous"),
      ("24x16", "f16", "mma.A", "row", "whole fragments")],
 )  # fmt: skip
