@@ -59,6 +59,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist())
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
