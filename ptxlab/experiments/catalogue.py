@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
-from ptxlab.errors import MissingError, PtxlabError, UsageError
+from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Value, blamed
 from ptxlab.experiments.probe import Probe
@@ -55,7 +56,7 @@ def new_record(name: str, into: Path) -> Record:
         MissingError: the folder cannot be written.
 
     """
-    if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         raise UsageError(f"'{name}' is no name for a probe; legal: letters, digits, - and _, a letter first")
     if name in COMMANDS:
         raise UsageError(f"'{name}' is a command; a probe needs another name")
@@ -125,12 +126,10 @@ def _of_lane(value: Any, lane: int) -> Any:
 
 
 def verify_record(only: list[str], lab: Lab, progress: Progress, *, keep: bool) -> Record:
-    """Run every variant of every probe, or of those named; broken probes are skipped with the reason."""
+    """Run every variant of every probe, or of those named; raises as ``verify`` does."""
     if only:
         return verify([find_probe(name) for name in only], lab, progress, keep=keep)
     found = list(usable_probes())
-    record = verify([each for each in found if isinstance(each, Probe)], lab, progress, keep=keep)
-    for entry in found:
-        if isinstance(entry, Entry):
-            record.skip(entry.name, entry.problem)
-    return record
+    problems = [ToolError(each.problem) for each in found if isinstance(each, Entry)]
+    probes = [each for each in found if isinstance(each, Probe)]
+    return verify(probes, lab, progress, keep=keep, problems=problems)

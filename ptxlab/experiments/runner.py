@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -300,29 +300,46 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
 
 
-def verify(probes: list[Probe], lab: Lab, progress: Progress, *, keep: bool) -> Record:
+def verify(
+    probes: list[Probe], lab: Lab, progress: Progress, *, keep: bool, problems: Sequence[PtxlabError] = ()
+) -> Record:
     """Run every variant of these probes; with ``keep`` write what the device answered as recordings.
 
-    The result counts variants that agree, disagree, and are skipped with the reason.
+    The result counts variants that agree, disagree, and are skipped with the reason. A probe that fails by
+    itself does not stop the others.
+
+    Raises:
+        PtxlabError: the first of ``problems`` (probes that could not be loaded) and of the probes' own
+            failures, with the record of all that ran.
+        MissingError: nothing was compared; with the record.
+
     """
     if keep and not lab.worker:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
-    rows = [_verified(probe, lab, record, progress, keep=keep) for probe in probes]
+    errors = list(problems)
+    rows = []
+    for probe in probes:
+        try:
+            with blamed(probe):
+                rows.append(_verify_probe(probe, lab, record, progress, keep=keep))
+        except (ToolError, UsageError) as error:
+            errors.append(error)
     totals = {key: sum(row[key] for row in rows) for key in ("variants", "agree", "disagree", "skipped")}
     record.result |= {**totals, "probes": rows}
+    for error in errors:
+        record.check("probe runs", ok=False, detail=error.message)
+    if errors:
+        errors[0].record = record
+        raise errors[0]
+    if not totals["agree"] and not totals["disagree"]:
+        raise MissingError(
+            f"nothing to compare: {lab.why_no_device or 'no variant on ' + lab.arch}; no recording on {lab.arch}",
+            "run it on a machine with that GPU, or with the --arch of a recording",
+            record=record,
+        )
     return record
-
-
-def _verified(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:
-    """Verify one probe; one that fails by itself is a failed check, and the others go on."""
-    try:
-        with blamed(probe):
-            return _verify_probe(probe, lab, total, progress, keep=keep)
-    except (ToolError, UsageError) as error:
-        total.check(probe.name, ok=False, detail=error.message)
-        return {"probe": probe.name, "variants": 0, "agree": 0, "disagree": 0, "skipped": 0}
 
 
 def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:

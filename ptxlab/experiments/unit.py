@@ -17,13 +17,18 @@ from ptxlab.errors import ToolError, UsageError
 from ptxlab.experiments.base import Case, Experiment, Macros
 from ptxlab.toolchain.build import Build, build_cuda
 
+_NO_NAME = re.compile(r"[^0-9A-Za-z_]+")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">].*$', re.MULTILINE)
 
 
 def kernel_name(experiment: Experiment, macros: Macros) -> str:
     """Return the extern "C" name of the variant with these macros: ``ldmatrix_NUM4_TRANS0``."""
-    parts = [experiment.name, *(f"{key}{value}" for key, value in macros.items())]
-    return re.sub(r"\W+", "_", "_".join(parts))
+    values = "_".join(f"{key}{value}" for key, value in macros.items())
+    plain = _NO_NAME.sub("_", values)
+    # values that differ in punctuation alone must not become one kernel
+    tail = "" if plain == values else "_" + hashlib.sha256(values.encode()).hexdigest()[:6]
+    name = _NO_NAME.sub("_", experiment.name)
+    return "_".join(part for part in (f"k{name}" if name[0].isdigit() else name, plain) if part) + tail
 
 
 def build_unit(experiment: Experiment, cases: Iterable[Case], arch: str) -> Build:

@@ -83,13 +83,14 @@ def load(key: str) -> Entry | None:
         files = {name: (folder / name).read_bytes() for name in manifest["files"]}
         whole = all(_digest(files[name]) == digest for name, digest in manifest["files"].items())
         facts = manifest["facts"]
+        whole = whole and manifest["digest"] == key_of(files=manifest["files"], facts=facts)
     except FileNotFoundError:
         if folder.is_dir():
             _remove(folder)
         return None
     except NotADirectoryError:  # something else stands where the cache should be
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         _remove(folder)
         return None
     if not whole:
@@ -103,7 +104,8 @@ def load(key: str) -> Entry | None:
 def store(key: str, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> Path | None:
     """Write an entry and return its folder, or None (and a warning) if the cache cannot be written."""
     folder = _entry_folder(key)
-    manifest = {"files": {name: _digest(data) for name, data in files.items()}, "facts": dict(facts)}
+    parts = {"files": {name: _digest(data) for name, data in files.items()}, "facts": dict(facts)}
+    manifest = {**parts, "digest": key_of(**parts)}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _scratch_folder() as scratch:

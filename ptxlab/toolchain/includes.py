@@ -10,7 +10,7 @@ from pathlib import Path
 _INCLUDE = re.compile(
     r'(?:^[ \t]*#[ \t]*include|__has_include[ \t]*\()[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE
 )
-_COMPUTED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[^<"\s]', re.MULTILINE)
+_WORD = re.compile(r"\binclude(_next)?\b|__has_include")
 
 
 def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> dict[str, str] | None:
@@ -26,16 +26,17 @@ def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> d
         include_dirs: the folders given by -I.
 
     Returns:
-        The headers, or None if they cannot be told: an #include names its file by a macro, or a header
-        cannot be read.
+        The headers, or None if they cannot be told: the word "include" stands where it is not plainly a
+        directive of its own line, or a header cannot be read. What cannot be told must not be cached.
 
     """
     found: dict[str, str] = {}
     waiting = [(source, folder)]
     while waiting:
         text, here = waiting.pop()
-        if _COMPUTED.search(text):
-            return None
+        text = text.replace("\\\n", "")
+        if _WORD.search(_INCLUDE.sub("", text)):
+            return None  # by a macro, behind a comment, or mere prose: it might be one that is not seen here
         for quote, name in _INCLUDE.findall(text):
             dirs = [here, *include_dirs] if quote == '"' else include_dirs
             path = next((each / name for each in dirs if (each / name).is_file()), None)

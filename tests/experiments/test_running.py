@@ -12,6 +12,7 @@ import pytest
 from ptxlab.errors import MissingError
 from ptxlab.experiments import recording, registry, runner
 from ptxlab.experiments.probe import Arrays, Probe
+from ptxlab.experiments.unit import kernel_name
 
 
 @pytest.fixture
@@ -121,3 +122,21 @@ def test_no_driver_means_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no NVIDIA driver" in runner.open_lab("auto", "sm_80", 0, 20.0).why_no_device
     with pytest.raises(MissingError, match="no NVIDIA driver"):
         runner.open_lab("device", None, 0, 20.0)
+
+
+def test_nothing_compared_is_no_success(probe: Probe) -> None:
+    """Without a device and without a recording verify ends with exit 3, and shows what it skipped."""
+    with pytest.raises(MissingError, match="nothing to compare") as caught:
+        runner.verify([probe], MODEL, lambda *_: None, keep=False)
+    record = caught.value.record
+    assert record is not None
+    assert record.result["skipped"] == record.result["variants"] > 0
+
+
+@pytest.mark.parametrize(("first", "second"), [({"OP": "+"}, {"OP": "-"}), ({"A": "x.y"}, {"A": "x_y"})])
+def test_macros_that_differ_in_punctuation_are_two_kernels(
+    probe: Probe, first: dict[str, str | int], second: dict[str, str | int]
+) -> None:
+    """Or one variant would be launched, and recorded, as another."""
+    assert kernel_name(probe, first) != kernel_name(probe, second)
+    assert kernel_name(probe, first).isidentifier()

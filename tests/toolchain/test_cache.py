@@ -179,3 +179,18 @@ def test_many_processes_store_load_and_evict(folder: Path, monkeypatch: pytest.M
     assert [process.returncode for process in running] == [0] * 16, errors
     assert errors == [""] * 16
     assert not list((folder / "builds").glob(".new-*"))
+
+
+def test_an_edited_manifest_is_not_trusted(folder: Path) -> None:
+    """Facts and file digests are covered by the manifest's own digest."""
+    stored = cache.store(key(1), FILES, {"arch": "sm_90a"})
+    assert stored is not None
+    manifest = stored / "manifest.json"
+    for edit in (("sm_90a", "sm_80a"), ("arch", "arcx"), ('"digest"', '"other"')):
+        stored = cache.store(key(1), FILES, {"arch": "sm_90a"})
+        manifest.write_text(manifest.read_text().replace(*edit))
+        assert cache.load(key(1)) is None
+        assert not manifest.exists()
+    cache.store(key(1), FILES, {"arch": "sm_90a"})
+    manifest.write_text("[" * 100_000)
+    assert cache.load(key(1)) is None
