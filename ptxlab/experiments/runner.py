@@ -328,14 +328,15 @@ def verify(
             errors.append(error)
     totals = {key: sum(row[key] for row in rows) for key in ("variants", "agree", "disagree", "skipped")}
     record.result |= {**totals, "probes": rows}
-    for error in errors:
-        record.check("probe runs", ok=False, detail=error.message)
+    for each in errors:
+        record.check("probe runs", ok=False, detail=each.message)
     if errors:
         errors[0].record = record
         raise errors[0]
     if not totals["agree"] and not totals["disagree"]:
+        why = lab.why_no_device or f"no variant on {lab.arch}"
         raise MissingError(
-            f"nothing to compare: {lab.why_no_device or 'no variant on ' + lab.arch}; no recording on {lab.arch}",
+            f"nothing to compare: {why}; no recording on {lab.arch}",
             "run it on a machine with that GPU, or with the --arch of a recording",
             record=record,
         )

@@ -181,7 +181,8 @@ def test_many_processes_store_load_and_evict(folder: Path, monkeypatch: pytest.M
     assert not list((folder / "builds").glob(".new-*"))
 
 
-def test_an_edited_manifest_is_not_trusted(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_an_edited_manifest_is_not_trusted() -> None:
     """Facts and file digests are covered by the manifest's own digest."""
     stored = cache.store(key(1), FILES, {"arch": "sm_90a"})
     assert stored is not None
