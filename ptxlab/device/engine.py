@@ -20,6 +20,7 @@ from ptxlab.device.checks import (
 from ptxlab.device.clocks import Clocks, driver_version
 from ptxlab.device.driver import CUDAError, checked, device_count, faults
 from ptxlab.device.job import (
+    ClusterLimits,
     CublasGemm,
     DeviceInfo,
     Job,
@@ -82,14 +83,19 @@ class CudaEngine:
     def run(self, job: Job) -> JobResult:
         """Run one job (see worker.Engine)."""
         timings: dict[str, dict[str, Samples]] = {}
+        clusters: dict[str, ClusterLimits] = {}
         modules = {name: self._load(name, cubin) for name, cubin in job.modules.items()}
         with Memory(job.buffers, self._stream) as memory:
-            for step in job.steps:
+            for step, following in zip(job.steps, [*job.steps[1:], None], strict=True):
                 if isinstance(step, Timing):
                     timings[step.name] = self._time(step, modules, memory)
-                else:
-                    self._launch(step, modules, memory)
-            return JobResult(memory.download(), memory.damaged(), timings)
+                    continue
+                if step.cluster:
+                    clusters[step.kernel] = self._cluster_limits(step, modules)
+                self._launch(step, modules, memory)
+                if not (isinstance(following, Launch) and following.programmatic):
+                    self._wait(step)  # so that a fault is told of the kernel that made it
+            return JobResult(memory.download(), memory.damaged(), timings, clusters)
 
     @property
     def _arch(self) -> str:
@@ -122,7 +128,21 @@ class CudaEngine:
     def _launch(self, step: Launch, modules: Modules, memory: Memory) -> None:
         with faults(f"kernel {step.kernel}"):
             self._prepare(step, modules, memory).enqueue(self._stream)
+
+    def _wait(self, step: Launch) -> None:
+        with faults(f"kernel {step.kernel}"):
             self._stream.sync()
+
+    def _cluster_limits(self, step: Launch, modules: Modules) -> ClusterLimits:
+        """Ask what fits: a cluster runs within one GPC, and which of those are whole differs by card."""
+        kernel = self._kernel(modules[step.module], step.kernel)
+        self._fit(kernel, step)
+        config = _config(step)
+        with faults(f"asking for the clusters of {step.kernel}"):
+            return ClusterLimits(
+                largest=kernel.occupancy.max_potential_cluster_size(config, stream=self._stream),
+                active=kernel.occupancy.max_active_clusters(config, stream=self._stream),
+            )
 
     def _time(self, timing: Timing, modules: Modules, memory: Memory) -> dict[str, Samples]:
         """Measure the sides that can run; the others get a note."""
@@ -152,12 +172,7 @@ class CudaEngine:
         kernel = self._kernel(modules[step.module], step.kernel)
         check_arguments(step, [parameter.size for parameter in kernel.arguments_info])
         self._fit(kernel, step)
-        config = LaunchConfig(
-            grid=grid_in_clusters(step),
-            cluster=step.cluster,
-            block=step.block,
-            shmem_size=step.shared_bytes,
-        )
+        config = _config(step)
         values = [
             memory.address(each) if isinstance(each, str) else same_bits(each) for each in step.arguments
         ]
@@ -178,8 +193,9 @@ class CudaEngine:
         if static + step.shared_bytes > DEFAULT_SHARED_BYTES:
             # the most, since another launch of this kernel may want more than this one
             self._set(kernel, attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
-        if math.prod(step.cluster or ()) > PORTABLE_CLUSTER:
-            self._set(kernel, attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+        if step.cluster:
+            wide = math.prod(step.cluster) > PORTABLE_CLUSTER and not step.portable
+            self._set(kernel, attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, int(wide))
 
     def _set(self, kernel: Kernel, attribute: driver.CUfunction_attribute, value: int) -> None:
         device = driver.CUdevice(self._device.device_id)
@@ -216,3 +232,13 @@ class CudaEngine:
         except LookupError:
             return Timer(self._device, self._stream, None)
         return Timer(self._device, self._stream, clocks)
+
+
+def _config(step: Launch) -> LaunchConfig:
+    return LaunchConfig(
+        grid=grid_in_clusters(step),
+        cluster=step.cluster,
+        block=step.block,
+        shmem_size=step.shared_bytes,
+        programmatic_stream_serialization=step.programmatic,
+    )

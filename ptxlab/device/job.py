@@ -56,7 +56,11 @@ class Launch:
         arguments: buffer names (str) become pointers; numpy scalars are passed by value and their
             sizes are checked against the kernel's own parameters.
         shared_bytes: dynamic shared memory of a block; more than 48 KB is asked for as needed.
-        cluster: size in blocks, or None. More than 8 blocks is asked for as non-portable.
+        cluster: size in blocks, or None. More than 8 blocks is asked for as non-portable unless
+            ``portable`` is set, which leaves the refusal to the driver.
+        portable: whether the cluster must be one that every chip with clusters runs.
+        programmatic: whether it may start before the launch ahead of it has ended, as soon as all of
+            that one's blocks allow it (programmatic dependent launch).
 
     """
 
@@ -67,6 +71,8 @@ class Launch:
     arguments: tuple[str | Scalar, ...]
     shared_bytes: int = 0
     cluster: Dim3 | None = None
+    portable: bool = False
+    programmatic: bool = False
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,21 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class ClusterLimits:
+    """What the device says of a launch in clusters.
+
+    Attributes:
+        largest: blocks of the largest cluster that this kernel, block and shared memory allow.
+        active: how many clusters of the launch's own size the whole device holds at once; 0 means that
+            it cannot run.
+
+    """
+
+    largest: int
+    active: int
+
+
+@dataclass(frozen=True)
 class JobResult:
     """What a job brought back.
 
@@ -176,12 +197,14 @@ class JobResult:
         damaged_canaries: for each buffer beside which something was written its name, a colon and
             where; [] is good.
         timings: per Timing step its sides.
+        clusters: per kernel that was launched in clusters (the last launch of it) what fits.
 
     """
 
     arrays: dict[str, NDArray[np.uint8]]
     damaged_canaries: list[str]
     timings: dict[str, dict[str, Samples]] = field(default_factory=dict)
+    clusters: dict[str, ClusterLimits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

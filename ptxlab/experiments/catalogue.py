@@ -13,7 +13,7 @@ from ptxlab.experiments.base import Value, blamed
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
-from ptxlab.experiments.runner import Lab, Progress, keep_recording, run_probe, verify
+from ptxlab.experiments.runner import Lab, Progress, keep_recording, kept_of, run_probe, verify
 
 COMMANDS = ("list", "new", "verify")
 """What ``ptxlab probe`` does besides running a probe."""
@@ -113,7 +113,7 @@ def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int 
         record.result = {key: _of_lane(value, lane) for key, value in record.result.items()}
     if keep and lab.device:
         kept = recording.Recording(lab.device.name, "")
-        kept.add(probe, case, outputs)
+        kept.add(probe, case, *kept_of(probe, case, outputs, record))
         record.result["recording"] = keep_recording(probe, kept, lab.device)
     return record
 

@@ -44,6 +44,8 @@ class Geometry:
         arguments: names of inputs and outputs (pointers), and numpy scalars (by value), in order.
         shared_bytes: dynamic shared memory of a block.
         cluster: in blocks, or None.
+        portable: leave the refusal of a cluster of more than 8 blocks to the driver.
+        programmatic: start before the launch ahead of it has ended (programmatic dependent launch).
 
     """
 
@@ -52,6 +54,24 @@ class Geometry:
     block: Dim3 = (32, 1, 1)
     shared_bytes: int = 0
     cluster: Dim3 | None = None
+    portable: bool = False
+    programmatic: bool = False
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What the user planted: a launch that the device refuses, that faults, or that never ends.
+
+    Attributes:
+        name: what the finding is called: "exit barrier".
+        reason: what is wrong and what mends it, in a sentence.
+        certain: whether the device must notice. Where it may (a race), both outcomes agree with this.
+
+    """
+
+    name: str
+    reason: str
+    certain: bool = True
 
 
 class Probe(Experiment):
@@ -72,9 +92,14 @@ class Probe(Experiment):
         """Return what the kernel writes."""
         raise NotImplementedError
 
-    def geometry(self, case: Case) -> Geometry:
-        """Return how it is launched."""
+    def geometry(self, case: Case) -> Geometry | tuple[Geometry, ...]:
+        """Return how it is launched; several are launched in order, with the same kernel."""
         raise NotImplementedError
+
+    def fault(self, case: Case) -> Fault | None:
+        """Return what keeps this point from ending well on a device, or None: it ends well."""
+        del case
+        return None
 
     def expected(self, case: Case) -> Arrays:
         """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
-from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.errors import DeviceError, MissingError, PtxlabError, ToolError, UsageError
 from ptxlab.experiments import recording as recordings_of
 from ptxlab.experiments.base import Case, blamed
 from ptxlab.experiments.probe import Arrays, Probe
@@ -116,15 +116,17 @@ def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) ->
     predicted = probe.expected(case)
     _check_shapes(probe, case, predicted)
     build = _compile(probe, case, lab, record, build)
-    outputs = predicted
+    outputs, measured = predicted, False
     if lab.worker and build:
-        outputs = _measure(probe, case, lab.worker, build)
-        compare(probe, case, predicted, outputs, record, name="prediction", other="the device")
+        outputs, measured = _run_on_device(probe, case, lab.worker, build, predicted, record)
     else:
         record.skip("device", lab.why_no_device)
     _compare_recordings(probe, case, predicted, record)
+    fault = probe.fault(case)
+    if fault:
+        record.check(fault.name, ok=False, detail=fault.reason)
     probe.examine(case, outputs, record)
-    record.result |= probe.report(case, outputs, measured=lab.worker is not None)
+    record.result |= probe.report(case, outputs, measured=measured)
     record.result["conclusion"] = probe.conclude(case, record)
     return record, outputs
 
@@ -196,25 +198,51 @@ def check_sass(kernel: dict[str, Any], claims: dict[str, int], record: Record) -
 def probe_job(probe: Probe, case: Case, build: Build) -> Job:
     """Return the job that launches the kernel of a case once and brings its outputs back."""
     inputs = probe.inputs(case)
-    geometry = probe.geometry(case)
+    launches = probe.geometry(case)
     buffers = [Buffer(name, data.nbytes, data=data) for name, data in inputs.items()]
     for name, output in probe.outputs(case).items():
         nbytes = int(np.prod(output.shape)) * np.dtype(output.dtype).itemsize
         buffers.append(Buffer(name, nbytes, download=True, canary=True))
-    launch = Launch(
-        module="unit",
-        kernel=kernel_name(probe, probe.macros(case)),
-        grid=geometry.grid,
-        block=geometry.block,
-        arguments=geometry.arguments,
-        shared_bytes=geometry.shared_bytes,
-        cluster=geometry.cluster,
-    )
-    return Job({"unit": build.cubin}, tuple(buffers), (launch,))
+    kernel = kernel_name(probe, probe.macros(case))
+    each = launches if isinstance(launches, tuple) else (launches,)
+    steps = tuple(Launch(module="unit", kernel=kernel, **vars(geometry)) for geometry in each)
+    return Job({"unit": build.cubin}, tuple(buffers), steps)
 
 
-def _measure(probe: Probe, case: Case, worker: Worker, build: Build) -> dict[str, NDArray[Any]]:
+def _run_on_device(
+    probe: Probe, case: Case, worker: Worker, build: Build, predicted: Arrays, record: Record
+) -> tuple[Arrays, bool]:
+    """Run, compare, and return the outputs and whether they are the device's.
+
+    Raises:
+        DeviceError: the device faulted or hung, and the probe did not say that it would.
+
+    """
+    fault = probe.fault(case)
+    try:
+        outputs = _measure(probe, case, worker, build, record)
+    except DeviceError as error:
+        if fault is None:
+            raise
+        record.check("prediction", ok=True, detail=f"the device ended as it must: {error.message}")
+        record.result["device_fault"] = error.message
+        return predicted, False
+    if fault and fault.certain:
+        record.check("prediction", ok=False, detail=f"the device ran to its end in spite of: {fault.reason}")
+    elif fault:
+        record.check("prediction", ok=True, detail="the device did not notice, this time")
+    else:
+        compare(probe, case, predicted, outputs, record, name="prediction", other="the device")
+    return outputs, True
+
+
+def _measure(
+    probe: Probe, case: Case, worker: Worker, build: Build, record: Record
+) -> dict[str, NDArray[Any]]:
     result = worker.run(probe_job(probe, case, build))
+    if result.clusters:
+        limits = result.clusters[kernel_name(probe, probe.macros(case))]
+        record.result["clusters"] = vars(limits)
     if result.damaged_canaries:
         names = ", ".join(result.damaged_canaries)
         raise PtxlabError(f"the kernel of {probe.name} wrote outside its outputs ({names})")
@@ -277,13 +305,19 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
         if recordings_of.is_stale(probe, case, variant):
             record.skip(f"recording of {recording.device}", "older than the kernel: record it again")
             continue
+        title = f"{recording.device}, recorded {recording.date}"
+        if fault := probe.fault(case):
+            said = variant["result"].get("device_fault", "")
+            ok = bool(said) or not fault.certain
+            record.check("recording", ok=ok, detail=f"{title}: {said or 'it did not notice'}")
+            agreed += [{"device": recording.device, "date": recording.date}] if ok else []
+            continue
         found = {key: recordings_of.unpack(array) for key, array in variant["arrays"].items()}
         if _shapes(found) != _shapes(predicted):
             raise ToolError(
                 f"the recording of {probe.name} on {recording.device} is damaged: it does not fit {case.key}",
                 "record it again: --record on a GPU",
             )
-        title = f"{recording.device}, recorded {recording.date}"
         compare(probe, case, predicted, found, record, name="recording", other=title)
         if record.checks[-1]["ok"]:
             agreed.append({"device": recording.device, "date": recording.date})
@@ -359,7 +393,7 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
     for index, case in enumerate(cases):
         progress(f"{probe.name} {case.key}", index, len(cases))
         record, outputs = run_probe(probe, case, lab, build)
-        failed = [c for c in record.checks if not c["ok"] and c["name"] not in probe.findings]
+        failed = [c for c in record.checks if not c["ok"] and c["name"] not in _findings(probe, case)]
         proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
         row["disagree" if failed else "agree" if proven else "skipped"] += 1
         for check in failed:
@@ -368,11 +402,24 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
             reasons = "; ".join(skip["reason"] for skip in record.skipped)
             total.skip(f"{probe.name} {case.key}", reasons)
         if kept is not None and not failed:
-            kept.add(probe, case, outputs)
+            kept.add(probe, case, *kept_of(probe, case, outputs, record))
     if kept is not None and device is not None:
         row["recording"] = str(keep_recording(probe, kept, device))
     progress(probe.name, len(cases), len(cases))
     return row
+
+
+def _findings(probe: Probe, case: Case) -> tuple[str, ...]:
+    """Return the checks that judge what the user chose, not whether the model is right."""
+    fault = probe.fault(case)
+    return (*probe.findings, fault.name) if fault else probe.findings
+
+
+def kept_of(probe: Probe, case: Case, outputs: Arrays, record: Record) -> tuple[Arrays, dict[str, Any]]:
+    """Return what a recording keeps: the arrays, or how the device ended where that is the answer."""
+    if probe.fault(case) is None:
+        return outputs, {}
+    return {}, {key: record.result[key] for key in ("device_fault",) if key in record.result}
 
 
 def _built(probe: Probe, cases: list[Case], lab: Lab) -> Build | None:

@@ -82,9 +82,16 @@ def _ran(document: dict[str, Any]) -> list[Block]:
         blocks.append(formula_table(result["formulas"], "in closed form, row and col inside each matrix"))
     blocks += operand_blocks(result, _source(document))
     for name, rows in result.items():
-        if name not in ("registers", "holds", "recordings", *OPERANDS) and _is_table(rows):
+        if name == "pictures":
+            blocks += [_picture(each) for each in rows]
+        elif name not in ("registers", "holds", "recordings", *OPERANDS) and _is_table(rows):
             blocks.append(Table(name, tuple(rows[0]), [tuple(row.values()) for row in rows]))
     return [*blocks, *_verdict(document)]
+
+
+def _picture(picture: dict[str, Any]) -> Grid:
+    """Draw a grid that a probe describes, with the fields of Grid."""
+    return Grid(**picture)
 
 
 def _claimed(opcode: str, claims: dict[str, int]) -> bool:
