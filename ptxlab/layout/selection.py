@@ -14,6 +14,7 @@ import numpy as np
 
 from ptxlab.isa.numbers import Words, decode, encode
 from ptxlab.isa.registers import Ints
+from ptxlab.isa.types import BITS
 from ptxlab.isa.wgmma import accumulator_bits
 
 
@@ -107,6 +108,8 @@ def letters(dtype: str) -> Words:
     """Return bits of numbers in ascending order, none of them zero, that a product by 1 keeps exactly."""
     if dtype in ("e4m3", "e5m2"):
         return np.arange(8, 72, dtype=np.uint64)  # normal numbers
+    if dtype in ("e2m1", "e2m3", "e3m2"):
+        return np.arange(1, 1 << (BITS[dtype] - 1), dtype=np.uint64)  # all positive ones
     most = {"bf16": 256, "s8": 64, "u8": 128}.get(dtype, 1024)
     return encode(np.arange(1, most + 1), dtype)
 

@@ -1,0 +1,295 @@
+"""Layouts as Shape:Stride, and the operations on them.
+
+A layout is a function from coordinates to offsets. ``(4,8):(1,4)`` takes the coordinate (i, j) to 1*i + 4*j,
+and the number n, taken apart with the first mode running fastest, to the same. Modes nest: a coordinate
+may be a number wherever the shape has a tuple.
+
+Source: the CUTLASS documentation, "CuTe Layouts" and "CuTe Layout Algebra"; the conditions under which an
+operation exists are those stated there. The tests hold every operation against its definition, by
+enumeration.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import UsageError
+
+IntTuple = int | tuple["IntTuple", ...]
+Coordinate = int | tuple["Coordinate", ...]
+
+LARGEST = 1 << 40
+"""Of a size or an offset: beyond any memory, and far below where numpy's integers end."""
+
+
+class NoSuchLayoutError(UsageError):
+    """The operation has no result: a condition does not hold, and the message says which."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A function from coordinates to offsets.
+
+    Attributes:
+        shape: how many values each coordinate has; may nest.
+        stride: how far one step along each coordinate leads; nests as the shape does.
+
+    Raises:
+        UsageError: shape and stride do not nest alike, a size is below 1, or something is too large.
+
+    """
+
+    shape: IntTuple
+    stride: IntTuple
+
+    def __post_init__(self) -> None:
+        if not _congruent(self.shape, self.stride):
+            raise UsageError(f"shape {text(self.shape)} and stride {text(self.stride)} do not nest alike")
+        if any(size < 1 for size in flatten(self.shape)):
+            raise UsageError(f"shape {text(self.shape)} has a size below 1")
+        if self.size > LARGEST or any(abs(step) > LARGEST for step in flatten(self.stride)):
+            raise UsageError(f"{self} is too large; legal: sizes and strides up to 2^40")
+
+    def __str__(self) -> str:
+        return f"{text(self.shape)}:{text(self.stride)}"
+
+    def __call__(self, *coordinate: Coordinate) -> int:
+        """Return the offset of a coordinate: one number, or one (nested) for each mode.
+
+        Raises:
+            UsageError: it lies outside of the shape, or nests otherwise.
+
+        """
+        given = coordinate[0] if len(coordinate) == 1 else coordinate
+        return _offset(given, self.shape, self.stride)
+
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        return product(self.shape)
+
+    @property
+    def cosize(self) -> int:
+        """One more than the largest offset."""
+        return 1 + sum(max(0, (size - 1) * step) for size, step in self.flat_modes())
+
+    @property
+    def rank(self) -> int:
+        """How many modes there are at the top."""
+        return len(self.shape) if isinstance(self.shape, tuple) else 1
+
+    @property
+    def modes(self) -> tuple[Layout, ...]:
+        """The modes at the top, each a layout."""
+        if isinstance(self.shape, tuple) and isinstance(self.stride, tuple):
+            return tuple(itertools.starmap(Layout, zip(self.shape, self.stride, strict=True)))
+        return (self,)
+
+    def flat_modes(self) -> list[tuple[int, int]]:
+        """Return size and stride of each innermost mode, the fastest first."""
+        return list(zip(flatten(self.shape), flatten(self.stride), strict=True))
+
+    def offsets(self) -> NDArray[np.int64]:
+        """Return the offset of every number from 0 to size - 1, [size]."""
+        found = np.zeros(1, dtype=np.int64)
+        for size, step in self.flat_modes():
+            found = np.add.outer(np.arange(size) * step, found).reshape(-1)
+        return found
+
+    @property
+    def injective(self) -> bool:
+        """Whether no two coordinates share an offset."""
+        return len(np.unique(self.offsets())) == self.size
+
+
+def text(value: IntTuple) -> str:
+    """Return a shape or a stride as it is written: ``(4,(2,2))``."""
+    if isinstance(value, int):
+        return str(value)
+    return f"({','.join(map(text, value))})"
+
+
+def flatten(value: IntTuple) -> tuple[int, ...]:
+    """Return the numbers of a nested tuple, from left to right."""
+    if isinstance(value, int):
+        return (value,)
+    return tuple(number for part in value for number in flatten(part))
+
+
+def product(value: IntTuple) -> int:
+    """Return the product of the numbers of a nested tuple."""
+    return math.prod(flatten(value))
+
+
+def packed(shape: IntTuple) -> Layout:
+    """Return the layout of this shape without gaps, the first mode fastest."""
+    step = itertools.accumulate(flatten(shape), lambda a, b: a * b, initial=1)
+    return Layout(shape, _like(shape, step))
+
+
+def joined(layouts: Sequence[Layout]) -> Layout:
+    """Return the layout whose modes are these."""
+    return Layout(tuple(each.shape for each in layouts), tuple(each.stride for each in layouts))
+
+
+def coalesce(layout: Layout) -> Layout:
+    """Return the layout with the fewest modes that is the same function of a number."""
+    modes: list[tuple[int, int]] = []
+    for size, step in layout.flat_modes():
+        if size == 1:
+            continue
+        if modes and modes[-1][0] * modes[-1][1] == step:
+            modes[-1] = (modes[-1][0] * size, modes[-1][1])
+        else:
+            modes.append((size, step))
+    return _of_modes(modes)
+
+
+def composition(outer: Layout, inner: Layout) -> Layout:
+    """Return the layout R with R(c) = outer(inner(c)), shaped as ``inner`` is.
+
+    Raises:
+        NoSuchLayoutError: a size or a stride of ``inner`` does not divide with the sizes of ``outer``, or
+            ``inner`` leads out of ``outer``.
+
+    """
+    if isinstance(inner.shape, tuple):
+        return joined([composition(outer, mode) for mode in inner.modes]) if inner.shape else inner
+    [(size, step)] = inner.flat_modes()
+    if step < 0:
+        raise NoSuchLayoutError(f"{inner} has a negative stride")
+    if inner.cosize > outer.size:
+        raise NoSuchLayoutError(f"{inner} reaches {inner.cosize - 1}, and {outer} ends at {outer.size - 1}")
+    return _of_modes([(s, d) for s, d in composition_steps(outer, size, step) if s > 1] or [(1, 0)])
+
+
+def composition_steps(outer: Layout, size: int, step: int) -> list[tuple[int, int]]:
+    """Return for each mode of the coalesced ``outer`` what ``size:step`` takes of it, as (size, stride).
+
+    Walking ``outer`` in steps of ``step``: the modes below the step are skipped over, the one that the step
+    falls into is taken thinned out, and those after it whole, until ``size`` values are found.
+
+    Raises:
+        NoSuchLayoutError: a step or a size does not divide with a mode.
+
+    """
+    taken: list[tuple[int, int]] = []
+    for mode_size, mode_step in coalesce(outer).flat_modes():
+        if size == 1 or step == 0:
+            break
+        if mode_size % step and step % mode_size:
+            raise NoSuchLayoutError(f"a step of {step} and a mode of {mode_size}: neither divides the other")
+        here = min(max(mode_size // step, 1), size)
+        if size % here:
+            raise NoSuchLayoutError(f"{here} values fit into the mode {mode_size}, and do not divide {size}")
+        taken.append((here, step * mode_step if here > 1 else 0))
+        size, step = size // here, max(step // mode_size, 1)
+    return [*taken, (size, 0)] if step == 0 and size > 1 else taken
+
+
+def complement(layout: Layout, cotarget: int) -> Layout:
+    """Return what fills the gaps of a layout up to ``cotarget``: ordered, and disjoint from it.
+
+    Raises:
+        NoSuchLayoutError: the layout is not injective, or its modes overlap.
+
+    """
+    modes: list[tuple[int, int]] = []
+    filled = 1
+    for step, size in sorted((step, size) for size, step in layout.flat_modes() if size > 1):
+        if step <= 0 or step % filled:
+            raise NoSuchLayoutError(f"{layout}: a stride of {step} does not lie beyond a block of {filled}")
+        modes.append((step // filled, filled))
+        filled = step * size
+    modes.append((-(-cotarget // filled), filled))
+    return coalesce(_of_modes(modes))
+
+
+def logical_divide(layout: Layout, tiler: Layout) -> Layout:
+    """Return the layout as (within a tile, which tile): composition with the tiler and its complement.
+
+    Raises:
+        NoSuchLayoutError: as composition and complement do.
+
+    """
+    return composition(layout, joined([tiler, complement(tiler, layout.size)]))
+
+
+def logical_product(block: Layout, tiler: Layout) -> Layout:
+    """Return the layout (within a block, which block) that repeats ``block`` as ``tiler`` says.
+
+    Raises:
+        NoSuchLayoutError: as composition and complement do.
+
+    """
+    gaps = complement(block, block.size * tiler.cosize)
+    return joined([block, composition(gaps, tiler)])
+
+
+def right_inverse(layout: Layout) -> Layout:
+    """Return the largest layout R with layout(R(i)) = i for every i below its size."""
+    modes: list[tuple[int, int]] = []
+    flat = coalesce(layout).flat_modes()
+    starts = list(itertools.accumulate((size for size, _ in flat), lambda a, b: a * b, initial=1))
+    reached = 1
+    for step, size, start in sorted(
+        (step, size, start) for (size, step), start in zip(flat, starts, strict=False)
+    ):
+        if size > 1 and step == reached:
+            modes.append((size, start))
+            reached *= size
+    return coalesce(_of_modes(modes))
+
+
+def left_inverse(layout: Layout) -> Layout:
+    """Return the layout L with L(layout(i)) = i for every i below the layout's size.
+
+    Raises:
+        NoSuchLayoutError: the layout is not injective.
+
+    """
+    return right_inverse(joined([layout, complement(layout, layout.cosize)]))
+
+
+def _of_modes(modes: Sequence[tuple[int, int]]) -> Layout:
+    """Return a flat layout; a single mode is no tuple."""
+    if not modes:
+        return Layout(1, 0)
+    if len(modes) == 1:
+        return Layout(*modes[0])
+    return Layout(tuple(size for size, _ in modes), tuple(step for _, step in modes))
+
+
+def _congruent(shape: IntTuple, stride: IntTuple) -> bool:
+    if isinstance(shape, int) or isinstance(stride, int):
+        return isinstance(shape, int) and isinstance(stride, int)
+    return len(shape) == len(stride) and all(map(_congruent, shape, stride))
+
+
+def _like(shape: IntTuple, numbers: Iterator[int]) -> IntTuple:
+    """Return the numbers, nested as the shape is."""
+    if isinstance(shape, int):
+        return next(numbers)
+    return tuple(_like(part, numbers) for part in shape)
+
+
+def _offset(coordinate: Coordinate, shape: IntTuple, stride: IntTuple) -> int:
+    if isinstance(coordinate, int):
+        if not 0 <= coordinate < product(shape):
+            raise UsageError(
+                f"coordinate {coordinate} is outside of {text(shape)}; legal: 0 to {product(shape) - 1}"
+            )
+        offset = 0
+        for size, step in zip(flatten(shape), flatten(stride), strict=True):
+            coordinate, digit = divmod(coordinate, size)
+            offset += digit * step
+        return offset
+    if isinstance(shape, int) or isinstance(stride, int) or len(coordinate) != len(shape):
+        raise UsageError(f"coordinate {coordinate} does not nest as {text(shape)} does")
+    return sum(map(_offset, coordinate, shape, stride))

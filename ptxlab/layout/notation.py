@@ -1,0 +1,199 @@
+"""The text of layouts: ``(4,(2,2)):(1,(4,8))``, ``Sw<3,4,3> o (64,16):(16,1)``, with errors at their column.
+
+A swizzle in front moves the offsets that the layout yields. With ``smem_ptr[16b](unset) o`` between the two,
+as CuTe prints layouts of shared memory, the offsets count elements of so many bits and the swizzle moves
+bits of byte addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import UsageError
+from ptxlab.layout.algebra import IntTuple, Layout, packed
+from ptxlab.layout.swizzle import Swizzle
+
+_TOKEN = re.compile(r"\s*(-?[0-9]+|[A-Za-z_]+|\S)")
+_NUMBER = re.compile(r"-?[0-9]+")
+Built = TypeVar("Built")
+IDENTITY = Swizzle(0, 4, 3)
+ELEMENT_BITS = (1, 2, 4, 8, 16, 32, 64, 128)
+_LONGEST = 2000  # characters
+_DIGITS = 13  # of a number: more than any size or stride has
+_DEEPEST = 30  # nested tuples
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A layout whose offsets a swizzle moves: ``swizzle(offset + layout(c))``.
+
+    Attributes:
+        layout: yields offsets.
+        swizzle: moves them; IDENTITY moves nothing.
+        offset: added before the swizzle.
+        element_bits: None: the swizzle moves the offsets as they are. A number: the offsets count elements
+            of so many bits, and the swizzle moves byte addresses.
+
+    """
+
+    layout: Layout
+    swizzle: Swizzle = IDENTITY
+    offset: int = 0
+    element_bits: int | None = None
+
+    def __str__(self) -> str:
+        parts = [str(self.layout)]
+        if self.offset:
+            parts.insert(0, str(self.offset))
+        if self.element_bits:
+            parts.insert(0, f"smem_ptr[{self.element_bits}b](unset)")
+        if self.swizzle.bits:
+            parts.insert(0, f"Sw{self.swizzle}")
+        return " o ".join(parts)
+
+    @property
+    def moved(self) -> Swizzle:
+        """The swizzle as it moves the offsets themselves.
+
+        Raises:
+            UsageError: it would split an element.
+
+        """
+        return self.swizzle.rescaled(8, self.element_bits) if self.element_bits else self.swizzle
+
+    def offsets(self) -> NDArray[np.int64]:
+        """Return where each number from 0 to size - 1 lies, [size]."""
+        return self.moved(self.layout.offsets() + self.offset)
+
+
+def parse_layout(source: str) -> Composed:
+    """Return the layout that a text writes; a shape alone is the packed layout of that shape.
+
+    Raises:
+        UsageError: the text is malformed; the message names the column, counted from 1.
+
+    """
+    return _Parser(source).whole()
+
+
+class _Parser:
+    """Reads one text from left to right."""
+
+    def __init__(self, source: str) -> None:
+        if len(source) > _LONGEST:
+            raise UsageError(f"a layout of {len(source)} characters; legal: at most {_LONGEST}")
+        self._source = source
+        self._at = 0
+
+    def whole(self) -> Composed:
+        swizzle, bits, offset = IDENTITY, None, 0
+        if self._take("Sw"):
+            swizzle = self._swizzle()
+            self._need("o")
+        if self._take("smem_ptr"):
+            bits = self._pointer()
+            self._need("o")
+        if self._peek(1) == "o":
+            offset = self._number()
+            self._need("o")
+        layout = self._layout()
+        if self._peek():
+            raise self._refuse("nothing more")
+        return Composed(layout, swizzle, offset, bits)
+
+    def _swizzle(self) -> Swizzle:
+        start = self._at
+        self._need("<")
+        bits, base, shift = self._number(), self._more(), self._more()
+        self._need(">")
+        return self._built(start, lambda: Swizzle(bits, base, shift))
+
+    def _more(self) -> int:
+        self._need(",")
+        return self._number()
+
+    def _pointer(self) -> int:
+        """Read ``[16b](unset)`` and return the number of bits."""
+        self._need("[")
+        start = self._at
+        bits = self._number()
+        if bits not in ELEMENT_BITS:
+            raise self._refuse(f"a width of {', '.join(map(str, ELEMENT_BITS))} bits", start)
+        for word in ("b", "]"):
+            self._need(word)
+        if self._take("("):
+            self._need("unset")
+            self._need(")")
+        return bits
+
+    def _layout(self) -> Layout:
+        start = self._at
+        shape = self._tuple(0)
+        if not self._take(":"):
+            return self._built(start, lambda: packed(shape))
+        stride = self._tuple(0)
+        return self._built(start, lambda: Layout(shape, stride))
+
+    def _tuple(self, depth: int) -> IntTuple:
+        if depth > _DEEPEST:
+            raise self._refuse(f"at most {_DEEPEST} nested tuples")
+        if not self._take("("):
+            return self._number()
+        parts = [self._tuple(depth + 1)]
+        while self._take(","):
+            parts.append(self._tuple(depth + 1))
+        self._need(")")
+        return tuple(parts)
+
+    def _number(self) -> int:
+        word = self._peek()
+        if not _NUMBER.fullmatch(word):
+            raise self._refuse("a number or '('")
+        if len(word) > _DIGITS:
+            raise self._refuse(f"a number of at most {_DIGITS} digits")
+        self._advance()
+        return int(word)
+
+    def _take(self, word: str) -> bool:
+        """Go past the next word if it is this one."""
+        if self._peek() != word:
+            return False
+        self._advance()
+        return True
+
+    def _need(self, word: str) -> None:
+        if not self._take(word):
+            raise self._refuse(f"'{word}'")
+
+    def _peek(self, ahead: int = 0) -> str:
+        """Return the next word, or the one so many behind it; "" at the end."""
+        at = self._at
+        for _ in range(ahead):
+            skipped = _TOKEN.match(self._source, at)
+            at = skipped.end() if skipped else len(self._source)
+        found = _TOKEN.match(self._source, at)
+        return found.group(1) if found else ""
+
+    def _advance(self) -> None:
+        found = _TOKEN.match(self._source, self._at)
+        self._at = found.end() if found else len(self._source)
+
+    def _built(self, start: int, build: Callable[[], Built]) -> Built:
+        """Return what the text from ``start`` on stands for, its refusal told with the place."""
+        try:
+            return build()
+        except UsageError as error:
+            raise UsageError(f"layout '{self._source}', column {start + 1}: {error.message}") from error
+
+    def _refuse(self, wanted: str, start: int | None = None) -> UsageError:
+        at = self._at if start is None else start
+        at += len(self._source[at:]) - len(self._source[at:].lstrip())
+        found = _TOKEN.match(self._source, at)
+        given = f"'{found.group(1)}'" if found else "the end"
+        return UsageError(f"layout '{self._source}', column {at + 1}: {wanted} is expected, not {given}")

@@ -1,0 +1,190 @@
+"""The layout algebra against its definitions, by enumeration, and against published examples."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ptxlab.errors import UsageError
+from ptxlab.layout import algebra
+from ptxlab.layout.algebra import IntTuple, Layout, NoSuchLayoutError
+from ptxlab.layout.notation import parse_layout
+
+SIZES = st.integers(1, 6)
+
+
+def nested(leaf: st.SearchStrategy[int]) -> st.SearchStrategy[IntTuple]:
+    """Numbers in tuples in tuples."""
+    return st.recursive(leaf, lambda part: st.lists(part, min_size=1, max_size=3).map(tuple), max_leaves=4)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    """Any small layout."""
+    shape = draw(nested(SIZES))
+    assume(algebra.product(shape) <= 300)
+    steps = iter(draw(st.lists(st.integers(0, 12), min_size=8, max_size=8)))
+
+    def stride(part: IntTuple) -> IntTuple:
+        return next(steps) if isinstance(part, int) else tuple(map(stride, part))
+
+    return Layout(shape, stride(shape))
+
+
+@st.composite
+def compact(draw: st.DrawFn) -> Layout:
+    """A layout without gaps, its modes in any order."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    order = draw(st.permutations(range(len(sizes))))
+    steps, reached = [0] * len(sizes), 1
+    for mode in order:
+        steps[mode] = reached
+        reached *= sizes[mode]
+    return Layout(tuple(sizes), tuple(steps))
+
+
+def test_the_text_says_what_the_layout_does() -> None:
+    """(4,(2,2)):(1,(4,8)) at (1,(0,1)) is 1 + 8."""
+    layout = parse_layout("(4,(2,2)):(1,(4,8))").layout
+    assert layout(1, (0, 1)) == 9
+    assert layout(9) == 9
+    assert layout(1, 2) == 9
+
+
+@given(layouts())
+def test_text_and_back(layout: Layout) -> None:
+    """What is printed is read as the same layout, and repr is Python that makes it."""
+    assert parse_layout(str(layout)).layout == layout
+    assert eval(repr(layout), {"Layout": Layout}) == layout  # noqa: S307 - what repr promises
+
+
+@given(layouts())
+def test_offsets_are_the_function(layout: Layout) -> None:
+    """The array and the call agree; cosize is one more than the largest."""
+    assert layout.offsets().tolist() == [layout(i) for i in range(layout.size)]
+    assert layout.cosize == layout.offsets().max() + 1
+
+
+@given(layouts())
+def test_coalesce_keeps_the_function(layout: Layout) -> None:
+    """And has no mode that could be merged with its neighbour."""
+    simple = algebra.coalesce(layout)
+    assert simple.offsets().tolist() == layout.offsets().tolist()
+    modes = simple.flat_modes()
+    assert all(size > 1 for size, _ in modes) or simple == Layout(1, 0)
+    assert all(b[1] != a[0] * a[1] for a, b in itertools.pairwise(modes))
+
+
+@given(layouts(), layouts())
+def test_composition_is_one_after_the_other(outer: Layout, inner: Layout) -> None:
+    """R(c) = outer(inner(c)) for every c, wherever it exists."""
+    try:
+        result = algebra.composition(outer, inner)
+    except NoSuchLayoutError:
+        assume(False)
+        return
+    assert result.offsets().tolist() == [outer(int(each)) for each in inner.offsets()]
+
+
+@given(compact(), st.integers(1, 4))
+def test_complement_fills_the_gaps(layout: Layout, stretch: int) -> None:
+    """The layout and its complement together take every offset up to the cotarget once."""
+    spread = Layout(layout.shape, tuple(stretch * step for step in algebra.flatten(layout.stride)))
+    cotarget = 2 * spread.cosize
+    rest = algebra.complement(spread, cotarget)
+    both = algebra.joined([spread, rest])
+    assert both.injective
+    assert set(range(cotarget)) <= set(both.offsets().tolist())
+    assert rest.offsets().tolist() == sorted(rest.offsets().tolist())
+
+
+@given(layouts())
+def test_the_right_inverse_undoes_from_the_right(layout: Layout) -> None:
+    """layout(R(i)) = i, for every i below R's size."""
+    inverse = algebra.right_inverse(layout)
+    assert [layout(int(each)) for each in inverse.offsets()] == list(range(inverse.size))
+
+
+@given(compact())
+def test_the_inverses_of_a_layout_without_gaps_agree(layout: Layout) -> None:
+    """Left and right inverse are one, and whole."""
+    left, right = algebra.left_inverse(layout), algebra.right_inverse(layout)
+    assert [left(int(each)) for each in layout.offsets()] == list(range(layout.size))
+    assert right.size == layout.size
+
+
+@given(compact(), compact())
+def test_the_product_repeats_the_block(block: Layout, tiler: Layout) -> None:
+    """The first mode is the block; the second leads to blocks that do not overlap."""
+    result = algebra.logical_product(block, tiler)
+    assert result.modes[0] == block
+    assert result.injective
+
+
+PUBLISHED = [
+    (algebra.coalesce(Layout((2, (1, 6)), (1, (6, 2)))), "12:1"),
+    (algebra.composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))), "((2,2),3):((24,2),8)"),
+    (algebra.composition(Layout(20, 2), Layout((5, 4), (4, 1))), "(5,4):(8,2)"),
+    (algebra.composition(Layout((10, 2), (16, 4)), Layout((5, 4), (1, 5))), "(5,(2,2)):(16,(80,4))"),
+    (algebra.complement(Layout(4, 1), 24), "6:4"),
+    (algebra.complement(Layout(4, 2), 24), "(2,3):(1,8)"),
+    (algebra.complement(Layout((2, 2), (1, 6)), 24), "(3,2):(2,12)"),
+    (algebra.logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)), "((2,2),(2,3)):((4,1),(2,8))"),
+    (algebra.logical_product(Layout((2, 2), (4, 1)), Layout(6, 1)), "((2,2),(2,3)):((4,1),(2,8))"),
+]
+"""Source: the examples of the CUTLASS documentation, "CuTe Layout Algebra"."""
+
+
+@pytest.mark.parametrize(("result", "published"), PUBLISHED)
+def test_published_examples(result: Layout, published: str) -> None:
+    """The documentation's own numbers."""
+    assert str(result) == published
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "why"),
+    [
+        (Layout((4, 6), (1, 8)), Layout(4, 3), "neither divides"),
+        (Layout((4, 6), (1, 8)), Layout(6, 1), "do not divide 6"),
+        (Layout(8, 1), Layout(4, 3), "ends at 7"),
+    ],
+)
+def test_a_composition_that_does_not_exist_says_why(outer: Layout, inner: Layout, why: str) -> None:
+    """The condition that fails is named."""
+    with pytest.raises(NoSuchLayoutError, match=why):
+        algebra.composition(outer, inner)
+
+
+def test_a_layout_that_overlaps_has_no_complement() -> None:
+    """(4,8):(1,5) has gaps that no layout fills; 4:0 is not injective."""
+    for layout in (Layout((4, 8), (1, 5)), Layout(4, 0)):
+        with pytest.raises(NoSuchLayoutError, match="stride"):
+            algebra.complement(layout, 100)
+
+
+def test_a_swizzle_of_bytes_under_a_layout_of_halves() -> None:
+    """The 32-byte mode swaps the two chunks of rows 4 to 7, and of those alone."""
+    atom = parse_layout("Sw<1,4,3> o smem_ptr[16b](unset) o (64,16):(16,1)")
+    chunks = atom.offsets().reshape(16, 64).T[:8, ::8] // 8 % 2
+    assert chunks.tolist() == [[0, 1]] * 4 + [[1, 0]] * 4
+    assert str(parse_layout(str(atom))) == str(atom)
+
+
+@pytest.mark.parametrize(
+    ("source", "column"),
+    [("(4,8:(1,4)", 5), ("(4,8):(1,x)", 10), ("(4,8):(1,4) x", 13), ("Sw<3,4 o 4", 8), ("", 1),
+     ("(4,0):(1,2)", 1), ("Sw<3,3,1> o 4:1", 3), ("Sw<3,4,3> o smem_ptr[7b] o 4", 22)],
+)  # fmt: skip
+def test_malformed_text_is_told_with_its_column(source: str, column: int) -> None:
+    """Counted from 1, as editors do."""
+    with pytest.raises(UsageError, match=rf"column {column}:"):
+        parse_layout(source)
+
+
+def test_offsets_of_a_large_layout_are_found_at_once() -> None:
+    """A million elements, by numpy."""
+    assert np.array_equal(Layout((1024, 1024), (1024, 1)).offsets()[:3], [0, 1024, 2048])
