@@ -47,6 +47,14 @@ def sass(
         int | None,
         typer.Option(metavar="N", min=1, help="Most registers of a thread (.cu, .ptx)."),
     ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="OPCODE[=N]", help="Every kernel shown must hold it (N times)."),
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option("--check", metavar="proxy-fence", help="Look for asynchronous reads without a fence."),
+    ] = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
@@ -56,6 +64,6 @@ def sass(
 
     options = Options(tuple(include or ()), tuple(define or ()), std, level, maxrregcount)
     archs = [name.strip() for name in arch.split(",")] if arch else []
-    record = sass_record(target, archs, options, kernel)
+    record = sass_record(target, archs, options, kernel, expect or (), check or ())
     record.command = command_line()
     emit(record, json=json, format=format)

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ptxlab.device.job import Dim3, Launch, Scalar
+from ptxlab.device.job import Argument, Dim3, Launch, MapArgument, Scalar
 from ptxlab.errors import ToolError, UsageError
+from ptxlab.isa import tensor_map
 
 POINTER_BYTES = 8
 
@@ -74,21 +75,28 @@ def check_arguments(launch: Launch, sizes: Sequence[int]) -> None:
     for index, (argument, expected) in enumerate(zip(launch.arguments, sizes, strict=True)):
         given = _size(launch.kernel, index, argument)
         if given != expected:
-            what = "a buffer's pointer" if isinstance(argument, str) else argument.dtype.name
             raise UsageError(
                 f"kernel {launch.kernel}, argument {index}: the parameter has {expected} bytes, "
-                f"{what} has {given}"
+                f"{_what(argument)} has {given}"
             )
 
 
-def _size(kernel: str, index: int, argument: str | Scalar) -> int:
+def _what(argument: Argument) -> str:
+    if isinstance(argument, np.generic):
+        return str(argument.dtype.name)
+    return "a buffer's pointer" if isinstance(argument, str) else "a tensor map"
+
+
+def _size(kernel: str, index: int, argument: Argument) -> int:
     if isinstance(argument, str):
         return POINTER_BYTES
+    if isinstance(argument, MapArgument):
+        return tensor_map.NBYTES
     if isinstance(argument, np.generic):
         return argument.nbytes
     raise UsageError(
         f"kernel {kernel}, argument {index}: {argument!r} is a {type(argument).__name__}; "
-        "legal: a buffer's name, or a numpy scalar (np.int32(3)), whose width is known"
+        "legal: a buffer's name, or a numpy scalar (np.int32(3)), whose width is known, or a MapArgument"
     )
 
 

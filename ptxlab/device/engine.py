@@ -9,7 +9,7 @@ from functools import cached_property
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, launch
 
-from ptxlab.device import cublas
+from ptxlab.device import cublas, tensor_maps
 from ptxlab.device.checks import (
     check_arguments,
     check_cubin,
@@ -20,12 +20,14 @@ from ptxlab.device.checks import (
 from ptxlab.device.clocks import Clocks, driver_version
 from ptxlab.device.driver import CUDAError, checked, device_count, faults
 from ptxlab.device.job import (
+    Argument,
     ClusterLimits,
     CublasGemm,
     DeviceInfo,
     Job,
     JobResult,
     Launch,
+    MapArgument,
     Samples,
     Timing,
 )
@@ -172,10 +174,12 @@ class CudaEngine:
         kernel = self._kernel(modules[step.module], step.kernel)
         check_arguments(step, [parameter.size for parameter in kernel.arguments_info])
         self._fit(kernel, step)
+        plain = [each for each in step.arguments if not isinstance(each, MapArgument)]
+        if len(plain) < len(step.arguments):
+            data = [_bytes(each, memory) for each in step.arguments]
+            return Call(lambda stream: tensor_maps.launch(stream, step, kernel, data))
         config = _config(step)
-        values = [
-            memory.address(each) if isinstance(each, str) else same_bits(each) for each in step.arguments
-        ]
+        values = [memory.address(each) if isinstance(each, str) else same_bits(each) for each in plain]
         return Call(lambda stream: launch(stream, config, kernel, *values))
 
     def _fit(self, kernel: Kernel, step: Launch) -> None:
@@ -232,6 +236,15 @@ class CudaEngine:
         except LookupError:
             return Timer(self._device, self._stream, None)
         return Timer(self._device, self._stream, clocks)
+
+
+def _bytes(argument: Argument, memory: Memory) -> bytes:
+    """Return an argument as the kernel gets it."""
+    if isinstance(argument, MapArgument):
+        return tensor_maps.encode(argument.map, memory.address(argument.buffer) + argument.offset)
+    if isinstance(argument, str):
+        return memory.address(argument).to_bytes(8, "little")
+    return argument.tobytes()
 
 
 def _config(step: Launch) -> LaunchConfig:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.tensor_map import TensorMap
 
 POISON = 0xFF
 """Every output byte before a launch: NaN in every floating-point type, -1 in every signed one."""
@@ -20,6 +21,28 @@ Array = NDArray[np.generic]
 Dim3 = tuple[int, int, int]
 Scalar = np.generic
 """A kernel argument passed by value: a numpy scalar, whose width is what the kernel declares."""
+
+
+@dataclass(frozen=True)
+class MapArgument:
+    """A tensor map passed by value, as ``const __grid_constant__ ptxlab::TensorMap``.
+
+    The driver makes the map's bytes, for where the buffer really lies.
+
+    Attributes:
+        map: all but the address, which is not looked at.
+        buffer: the name of the buffer that holds the tensor.
+        offset: bytes from the buffer's start to the tensor's first element.
+
+    """
+
+    map: TensorMap
+    buffer: str
+    offset: int = 0
+
+
+Argument = str | Scalar | MapArgument
+"""A kernel argument: a buffer's name, which becomes a pointer, a scalar, or a tensor map."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +76,8 @@ class Launch:
         kernel: the extern "C" name.
         grid: size in blocks (not in clusters).
         block: size in threads.
-        arguments: buffer names (str) become pointers; numpy scalars are passed by value and their
-            sizes are checked against the kernel's own parameters.
+        arguments: buffer names (str) become pointers; numpy scalars and tensor maps are passed by value
+            and their sizes are checked against the kernel's own parameters.
         shared_bytes: dynamic shared memory of a block; more than 48 KB is asked for as needed.
         cluster: size in blocks, or None. More than 8 blocks is asked for as non-portable unless
             ``portable`` is set, which leaves the refusal to the driver.
@@ -68,7 +91,7 @@ class Launch:
     kernel: str
     grid: Dim3
     block: Dim3
-    arguments: tuple[str | Scalar, ...]
+    arguments: tuple[Argument, ...]
     shared_bytes: int = 0
     cluster: Dim3 | None = None
     portable: bool = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.device.job import Argument
 from ptxlab.experiments.base import Case, Experiment
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Geometry:
     Attributes:
         grid: in blocks.
         block: in threads.
-        arguments: names of inputs and outputs (pointers), and numpy scalars (by value), in order.
+        arguments: names of inputs and outputs (pointers), numpy scalars and tensor maps (by value), in order.
         shared_bytes: dynamic shared memory of a block.
         cluster: in blocks, or None.
         portable: leave the refusal of a cluster of more than 8 blocks to the driver.
@@ -49,7 +50,7 @@ class Geometry:
 
     """
 
-    arguments: tuple[str | np.generic, ...]
+    arguments: tuple[Argument, ...]
     grid: Dim3 = (1, 1, 1)
     block: Dim3 = (32, 1, 1)
     shared_bytes: int = 0

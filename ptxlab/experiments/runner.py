@@ -230,7 +230,7 @@ def _run_on_device(
     if fault and fault.certain:
         record.check("prediction", ok=False, detail=f"the device ran to its end in spite of: {fault.reason}")
     elif fault:
-        record.check("prediction", ok=True, detail="the device did not notice, this time")
+        record.check("prediction", ok=True, detail="the device ran to its end, this time")
     else:
         compare(probe, case, predicted, outputs, record, name="prediction", other="the device")
     return outputs, True
@@ -309,7 +309,7 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
         if fault := probe.fault(case):
             said = variant["result"].get("device_fault", "")
             ok = bool(said) or not fault.certain
-            record.check("recording", ok=ok, detail=f"{title}: {said or 'it did not notice'}")
+            record.check("recording", ok=ok, detail=f"{title}: {said or 'it ran to its end'}")
             agreed += [{"device": recording.device, "date": recording.date}] if ok else []
             continue
         found = {key: recordings_of.unpack(array) for key, array in variant["arrays"].items()}

@@ -8,19 +8,31 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ptxlab.errors import PtxlabError, UsageError
+from ptxlab.errors import PtxlabError, UsageError, unknown_name
 from ptxlab.experiments.base import Experiment
 from ptxlab.experiments.record import Record, environment
 from ptxlab.sass.advisories import remedy
 from ptxlab.sass.claims import check_claims
+from ptxlab.sass.expectations import Expectation, parse_expectation
 from ptxlab.sass.names import is_called
+from ptxlab.sass.ptx import ptx_kernels
 from ptxlab.sass.report import kernels
 from ptxlab.toolchain.arch import DEFAULT_ARCH, parse_arch
 from ptxlab.toolchain.build import SUFFIXES, Build, build_file
 from ptxlab.toolchain.options import Options
 
+CHECKS = ("proxy-fence",)
+"""What can be held against every kernel, whatever it is."""
 
-def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str | None = None) -> Record:
+
+def sass_record(
+    target: str,
+    archs: Sequence[str],
+    options: Options,
+    kernel: str | None = None,
+    expect: Sequence[str] = (),
+    checks: Sequence[str] = (),
+) -> Record:
     """Build the target for each architecture and report its kernels.
 
     For a probe or a GEMM stage its claims about the SASS are checked as well.
@@ -30,6 +42,8 @@ def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str
         archs: the architectures; none for what a .ptx or .cubin itself is for, else sm_90a.
         options: the user's options for the compiler.
         kernel: report this kernel alone: its symbol, or its name in C++ (of all its template instances).
+        expect: opcodes that every kernel reported must hold: "USETMAXREG", or with a count "LDSM.16.M88.4=8".
+        checks: what else is held against every kernel reported: names of CHECKS.
 
     Raises:
         UsageError: the target, an architecture, an option or the kernel does not exist or does not fit.
@@ -39,18 +53,23 @@ def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str
 
     """
     wanted: list[str | None] = [parse_arch(arch) for arch in archs] or [None]
+    expected = [parse_expectation(text) for text in expect]
+    _check_names(checks)
     kind, _, name = target.partition(":")
     experiment = _experiment(kind, name) if kind in ("probe", "gemm") and name else None
     if experiment:
         options.check(f"a {'GEMM stage' if kind == 'gemm' else 'probe'}")
     elif Path(target).suffix.lower() not in SUFFIXES:
         raise _no_target(target)
-    record = Record(params=_params(target, archs, options, kernel))
+    record = Record(
+        params=_params(target, archs, options, kernel) | {"expect": list(expect), "check": list(checks)}
+    )
     record.result = {"target": target, "kernels": [], "builds": [], "remedies": {}}
     failed: PtxlabError | None = None
+    builds: list[Build] = []
     for arch in wanted:
         try:
-            _report(record, target, experiment, arch, options)
+            builds += _report(record, target, experiment, arch, options)
         except PtxlabError as error:
             if arch and len(wanted) > 1:
                 record.skip(arch, error.message)
@@ -63,17 +82,19 @@ def sass_record(target: str, archs: Sequence[str], options: Options, kernel: str
         raise UsageError("; ".join(each["reason"] for each in record.skipped))
     if kernel is not None:
         _keep_only(record, kernel)
+    _hold_against(record, builds, expected)
+    _look_for_fences(record, checks)
     return record
 
 
 def _report(
     record: Record, target: str, experiment: Experiment | None, arch: str | None, options: Options
-) -> None:
-    """Add what the target holds on one architecture to the record."""
+) -> list[Build]:
+    """Add what the target holds on one architecture to the record, and return its build, if there is one."""
     if experiment:
         build = _unit(record, experiment, arch or DEFAULT_ARCH)
         if build is None:
-            return
+            return []
     else:
         build = build_file(Path(target), arch, options)
     found = kernels(build)
@@ -94,6 +115,35 @@ def _report(
     result["remedies"] |= {line: remedy(line) for line in said if remedy(line)}
     record.arch = build.arch if len(result["builds"]) == 1 else ""  # of several, each kernel names its own
     record.environment = environment(compiler=build.compiler)
+    return [build]
+
+
+def _hold_against(record: Record, builds: Sequence[Build], expected: Sequence[Expectation]) -> None:
+    """Add a check of every kernel reported for each opcode that the user expects."""
+    for build in builds if expected else ():
+        bodies = ptx_kernels(build.ptx)
+        for kernel in record.result["kernels"]:
+            if kernel["arch"] != build.arch:
+                continue
+            for each in expected:
+                ok, detail = each.check(kernel, bodies.get(kernel["name"]))
+                record.check(f"{kernel['readable_name']} ({build.arch}): expects {each.text}", ok, detail)
+
+
+def _check_names(checks: Sequence[str]) -> None:
+    for name in checks:
+        if name not in CHECKS:
+            raise unknown_name("check", name, CHECKS)
+
+
+def _look_for_fences(record: Record, checks: Sequence[str]) -> None:
+    """Add a check of every kernel reported: that its asynchronous reads of shared memory are fenced."""
+    if "proxy-fence" not in checks:
+        return
+    from ptxlab.sass.proxy_fence import judged
+
+    for each in record.result["kernels"]:
+        record.check(f"{each['readable_name']} ({each['arch']}): proxy fence", *judged(each))
 
 
 def _experiment(kind: str, name: str) -> Experiment:

@@ -35,7 +35,8 @@ def advisories_of(lines: list[str], ptx: PtxKernel, function: Function, known: s
     """Return the advisories that are about this kernel.
 
     Most name the kernel or a function that it calls; one with a name that nobody knows goes to all. That
-    setmaxnreg was ignored comes without a name: it is about the kernels that have it in PTX and not in SASS.
+    setmaxnreg was ignored comes without a name, once for each of the kernels that have it in PTX and not in
+    SASS, and is said once of each.
 
     Args:
         lines: the advisories of the whole build.
@@ -53,7 +54,7 @@ def advisories_of(lines: list[str], ptx: PtxKernel, function: Function, known: s
             about = "setmaxnreg" not in line or _setmaxnreg_missing(ptx, function)
         if about:
             found.append(line)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def warnings(log: str, ptx: PtxKernel, function: Function) -> list[str]:

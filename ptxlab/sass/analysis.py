@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import Any
 
@@ -11,6 +12,7 @@ from ptxlab.sass.emulation import emulated, may_be_emulated
 from ptxlab.sass.instructions import Function, functions, opcode_counts
 from ptxlab.sass.loops import find_loops, has_switch
 from ptxlab.sass.names import readable_name
+from ptxlab.sass.proxy_fence import readers_of, unfenced
 from ptxlab.sass.ptx import PtxKernel, ptx_kernels
 from ptxlab.sass.resources import Resources, resources
 from ptxlab.toolchain.build import Build
@@ -25,12 +27,19 @@ def analyse(build: Build) -> list[dict[str, Any]]:
     known.sort(key=lambda function: order.get(function.name, len(order)))
     of = {each.name: sources.get(each.name, PtxKernel()) for each in known}
     unclear = any(may_be_emulated(of[each.name], each) or has_switch(each) for each in known)
-    texts = listings(build.cubin, name=build.name or "kernel.cubin") if unclear else {}
+
+    @functools.cache
+    def texts() -> dict[str, Listing]:
+        return listings(build.cubin, name=build.name or "kernel.cubin")
+
     using, said = resources(build), build.advisories
     named = {name for ptx in of.values() for name in ptx.functions}
     reports = []
     for function in known:
-        ptx, listing = of[function.name], texts.get(function.name, Listing())
+        ptx = of[function.name]
+        listing = texts().get(function.name, Listing()) if unclear else Listing()
+        missed = unfenced(function, listing.jumps)
+        lines = _source_lines(build, texts().get(function.name, Listing())) if missed else {}
         reports.append(
             _kernel(build, function, using.get(function.name))
             | {
@@ -38,6 +47,8 @@ def analyse(build: Build) -> list[dict[str, Any]]:
                 "advisories": advisories_of(said, ptx, function, named),
                 "emulated": emulated(ptx, function, listing),
                 "warnings": warnings(build.log, ptx, function),
+                "async_readers": len(readers_of(function)),
+                "unfenced": [each.row(lines) for each in missed],
             }
         )
     return reports
@@ -61,6 +72,11 @@ def _kernel(build: Build, function: Function, using: Resources | None) -> dict[s
         "tensor_ops": sum(each.is_tensor_operation for each in function.code),
         "tensor_dummies": sum(each.is_dummy for each in function.code),
     }
+
+
+def _source_lines(build: Build, listing: Listing) -> dict[int, tuple[str, int]]:
+    """Return address -> file and line: of the source that the code names, else of its PTX."""
+    return listing.source_lines or {at: (build.name, line) for at, line in listing.ptx_lines.items()}
 
 
 def _is_kernel(name: str, cubin: bytes) -> bool:

@@ -17,7 +17,9 @@ _ENDS = _INDIRECT | {"EXIT", "RET", "KILL"}
 
 
 @dataclass
-class _Block:
+class Block:
+    """Lines that run one after the other, and the blocks before and after by their index."""
+
     lines: Sequence[Instruction]
     successors: list[int] = field(default_factory=list)
     predecessors: list[int] = field(default_factory=list)
@@ -39,9 +41,7 @@ def find_loops(function: Function, jumps: Mapping[int, Sequence[int]]) -> list[d
         of the body, inner loops included.
 
     """
-    # NOPs stay in: on Blackwell they stand between instructions, and branches lead to them.
-    end = function.code[-1].address if function.code else -1
-    blocks = _blocks([each for each in function.lines if each.address <= end], jumps)
+    blocks = basic_blocks(function, jumps)
     bodies = _natural_loops(blocks)
     loops = []
     for header, body in sorted(bodies.items()):
@@ -66,8 +66,11 @@ def has_switch(function: Function) -> bool:
     return any(each.family in _INDIRECT for each in function.code)
 
 
-def _blocks(lines: Sequence[Instruction], jumps: Mapping[int, Sequence[int]]) -> list[_Block]:
-    """Cut the lines where branches go and behind what leaves them, and connect the pieces."""
+def basic_blocks(function: Function, jumps: Mapping[int, Sequence[int]]) -> list[Block]:
+    """Cut a function where branches go and behind what leaves it, and connect the pieces."""
+    # NOPs stay in: on Blackwell they stand between instructions, and branches lead to them.
+    end = function.code[-1].address if function.code else -1
+    lines = [each for each in function.lines if each.address <= end]
     at = {each.address: index for index, each in enumerate(lines)}
     leaders = {0}
     for index, each in enumerate(lines):
@@ -76,7 +79,7 @@ def _blocks(lines: Sequence[Instruction], jumps: Mapping[int, Sequence[int]]) ->
         if targets or each.family in _ENDS:
             leaders.add(index + 1)
     borders = [*sorted(leaders - {len(lines)}), len(lines)]
-    blocks = [_Block(lines[start:end]) for start, end in pairwise(borders)]
+    blocks = [Block(lines[start:end]) for start, end in pairwise(borders)]
     starting = {block.lines[0].address: index for index, block in enumerate(blocks)}
     for index, block in enumerate(blocks):
         last = block.lines[-1]
@@ -104,7 +107,7 @@ def _falls_through(instruction: Instruction) -> bool:
     return instruction.family not in _ENDS
 
 
-def _natural_loops(blocks: Sequence[_Block]) -> dict[int, set[int]]:
+def _natural_loops(blocks: Sequence[Block]) -> dict[int, set[int]]:
     """Return header -> body. Branches back to the same header make one loop."""
     dominators = _dominators(blocks)
     bodies: dict[int, set[int]] = {}
@@ -121,7 +124,7 @@ def _natural_loops(blocks: Sequence[_Block]) -> dict[int, set[int]]:
     return bodies
 
 
-def _dominators(blocks: Sequence[_Block]) -> list[int]:
+def _dominators(blocks: Sequence[Block]) -> list[int]:
     """Return for each block the set of those that every way to it leads through, as a bit mask.
 
     Ways start at the first block and at the first block of each piece that no branch leads to, which
@@ -143,7 +146,7 @@ def _dominators(blocks: Sequence[_Block]) -> list[int]:
     return masks
 
 
-def _reverse_postorder(blocks: Sequence[_Block]) -> tuple[list[int], set[int]]:
+def _reverse_postorder(blocks: Sequence[Block]) -> tuple[list[int], set[int]]:
     seen: set[int] = set()
     roots: set[int] = set()
     order: list[int] = []

@@ -22,7 +22,9 @@ def kernels(build: Build) -> list[dict[str, Any]]:
         cubin), ``shared_bytes`` (static), ``counts`` (opcode with all modifiers -> how many),
         ``families`` (opcode without modifiers -> how many), ``tensor_ops`` (in called internal functions
         too), ``tensor_dummies`` (wgmma that ptxas injected and that compute nothing: they are in the
-        counts and not in ``tensor_ops``), ``loops``, ``advisories`` (C75xx), ``emulated``, and ``warnings``.
+        counts and not in ``tensor_ops``), ``loops``, ``advisories`` (C75xx), ``emulated``, ``warnings``,
+        ``async_readers`` (what reads shared memory through the asynchronous proxy: how many), and
+        ``unfenced`` (ordinary writes that come to one of them without a proxy fence on some path).
 
     Raises:
         MissingError: there is no nvdisasm here.

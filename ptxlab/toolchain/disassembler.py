@@ -27,12 +27,15 @@ class Listing:
             itself, such as a routine that emulates an operation, has none.
         labels: name -> address: the kernel, the internal functions behind it, branch targets.
         jumps: address of an indirect branch -> the addresses that it may go to.
+        source_lines: address -> file and line that the instruction came from; of inlined functions where
+            they are called in the outermost one.
 
     """
 
     ptx_lines: dict[int, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     jumps: dict[int, list[int]] = field(default_factory=dict)
+    source_lines: dict[int, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def functions(self) -> dict[str, int]:
@@ -44,6 +47,7 @@ _LABEL = re.compile(r"^(\S.*):$")
 _SECTION = re.compile(r"^//-+ \.text\.(\S+) .*$", re.MULTILINE)
 _SWITCH = re.compile(r'"BRANCH_TARGETS ([^"]*)"')
 _PTX_LINE = re.compile(r'^\s*//## File "\.nv_debug_ptx_txt", line (\d+)')
+_SOURCE_LINE = re.compile(r'^\s*//## File "([^"]*)", line (\d+)$')
 _ADDRESS = re.compile(r"^\s*/\*([0-9a-f]+)\*/")
 
 
@@ -87,7 +91,7 @@ def listings(cubin: bytes, *, name: str) -> dict[str, Listing]:
         ToolError: nvdisasm failed; the message is its own.
 
     """
-    text = _run(find_tool("nvdisasm"), ["-c", "-gp"], cubin, name)
+    text = _run(find_tool("nvdisasm"), ["-c", "-gi", "-gp"], cubin, name)
     sections = _SECTION.split(text)[1:]
     return {title: _listing(body) for title, body in zip(sections[::2], sections[1::2], strict=True)}
 
@@ -95,26 +99,34 @@ def listings(cubin: bytes, *, name: str) -> dict[str, Listing]:
 def _listing(text: str) -> Listing:
     found = Listing()
     ptx_line: int | None = None
+    source_line: tuple[str, int] | None = None
     waiting: list[str] = []  # labels whose address comes with the next instruction
     switches: dict[int, list[str]] = {}
     for line in text.splitlines():
         if match := _LABEL.match(line):
             waiting.append(match[1])
             if not match[1].startswith("."):
-                ptx_line = None  # it is printed only where it changes, and not at a function's start
+                ptx_line = source_line = None  # printed only where they change, and not at a function's start
         elif match := _PTX_LINE.match(line):
             ptx_line = int(match[1])
+        elif match := _SOURCE_LINE.match(line):
+            source_line = match[1], int(match[2])
         elif match := _ADDRESS.match(line):
             address = int(match[1], 16)
             found.labels.update(dict.fromkeys(waiting, address))
             waiting.clear()
             if ptx_line is not None:
                 found.ptx_lines[address] = ptx_line
+            if source_line is not None:
+                found.source_lines[address] = source_line
             if match := _SWITCH.search(line):
                 switches[address] = match[1].split(",")
-    for address, names in switches.items():
-        found.jumps[address] = [found.labels[name] for name in names if name in found.labels]
+    found.jumps.update(_resolved(switches, found.labels))
     return found
+
+
+def _resolved(switches: dict[int, list[str]], labels: dict[str, int]) -> dict[int, list[int]]:
+    return {at: [labels[name] for name in names if name in labels] for at, names in switches.items()}
 
 
 def resource_usage(cubin: bytes, *, name: str) -> str:

@@ -22,8 +22,9 @@ from ptxlab.device.checks import (
 )
 from ptxlab.device.clocks import throttle_text
 from ptxlab.device.cublas import LEGAL, Library, column_major, prepare
-from ptxlab.device.job import CublasGemm, Dim3, Launch, Scalar
+from ptxlab.device.job import CublasGemm, Dim3, Launch, MapArgument, Scalar
 from ptxlab.errors import ToolError, UsageError
+from ptxlab.isa.tensor_map import TensorMap
 
 
 def launch(
@@ -41,6 +42,14 @@ def test_arguments_of_the_right_sizes_pass() -> None:
     """A pointer has eight bytes; every numpy scalar its own."""
     check_arguments(launch("a", np.int32(1), np.float64(2), np.True_, np.float16(3)), [8, 4, 8, 1, 2])
     check_arguments(launch(), [])
+
+
+def test_a_tensor_map_has_128_bytes() -> None:
+    """Whatever the kernel declares for it must have as many."""
+    m = MapArgument(TensorMap("f16", (8, 8), (16,), (8, 8), (1, 1)), "a")
+    check_arguments(launch(m, "a"), [128, 8])
+    with pytest.raises(UsageError, match="the parameter has 64 bytes, a tensor map has 128"):
+        check_arguments(launch(m), [64])
 
 
 @pytest.mark.parametrize(

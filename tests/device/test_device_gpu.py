@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pickle
 import re
@@ -21,17 +22,19 @@ from ptxlab.bench.stats import compare, median
 from ptxlab.device.client import Worker, wrapped_command
 from ptxlab.device.cublas import LEGAL
 from ptxlab.device.job import (
+    Argument,
     Buffer,
     CublasGemm,
     Job,
     JobResult,
     Launch,
+    MapArgument,
     Samples,
-    Scalar,
     Step,
     Timing,
 )
 from ptxlab.errors import DeviceError, MissingError, ToolError, UsageError
+from ptxlab.isa.tensor_map import TensorMap
 from ptxlab.toolchain.build import build_cuda
 
 pytestmark = pytest.mark.gpu
@@ -80,6 +83,15 @@ extern "C" __global__ void cluster_ranks(u32* out)
     out[2 * blockIdx.x + 1] = count;
 }
 
+struct alignas(128) Map { u64 words[16]; };
+
+extern "C" __global__ void map_words(const __grid_constant__ Map map, u64* out, u32 last)
+{
+    for (int i = 0; i < 16; ++i)
+        out[16 * blockIdx.x + i] = map.words[i];
+    if (blockIdx.x == 0) out[32] = last;
+}
+
 extern "C" __global__ void trap() { asm volatile("trap;"); }
 
 extern "C" __global__ void wild() { *(volatile u32*)16 = 1; }
@@ -121,7 +133,7 @@ def modules(worker: Worker) -> dict[str, bytes]:
 
 def launch(
     kernel: str,
-    *arguments: str | Scalar,
+    *arguments: Argument,
     grid: int = 1,
     block: int = 1,
     shared: int = 0,
@@ -216,6 +228,25 @@ def test_scalars_of_every_width_arrive(worker: Worker, modules: dict[str, bytes]
     job = Job(modules, (output("out", 48),), (launch("scalars", "out", *values),))
     words = worker.run(job).arrays["out"].view(np.int64)
     assert words.tolist() == [1, -2, -3, -(1 << 60), 0x7F812345, -(1 << 63)]
+
+
+@pytest.mark.parametrize("cluster", [None, 2])
+def test_a_tensor_map_arrives_by_value(
+    worker: Worker, modules: dict[str, bytes], cluster: int | None
+) -> None:
+    """The driver's bytes are the model's, for where the buffer lies; other arguments stay in their places."""
+    if int(worker.info().arch.strip("sm_a")) < 90:
+        pytest.skip("tensor maps exist from sm_90 on")
+    m = TensorMap("f16", (8, 16, 64), (2048, 128), (2, 8, 64), (1, 1, 1), swizzle="128B", l2="256")
+    arguments = (MapArgument(m, "in", 256), "out", np.uint32(7))
+    step = launch("map_words", *arguments, grid=2, cluster=cluster)
+    found = worker.run(Job(modules, (Buffer("in", 1 << 15), output("out", 33 * 8)), (step,)))
+    words = found.arrays["out"].view(np.uint64)
+    address = int(words[0])
+    assert address % 1024 == 256
+    expected = dataclasses.replace(m, address=address).encode()
+    assert words[:16].tobytes() == words[16:32].tobytes() == expected
+    assert words[32] == 7
 
 
 def test_a_scalar_of_the_wrong_width_is_refused(worker: Worker, modules: dict[str, bytes]) -> None:

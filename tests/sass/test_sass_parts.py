@@ -132,6 +132,16 @@ def test_spills_and_advisories_fail_a_kernel(change: dict[str, Any], failing: li
     assert [name for name, ok, _ in results if not ok] == failing
 
 
+@pytest.mark.parametrize(("claimed", "failing"), [(1, []), (0, ["ptxas gives 0 C7508"])])
+def test_an_advisory_can_be_claimed(claimed: int, failing: list[str]) -> None:
+    """Where it is what an experiment shows; others still fail the kernel."""
+    kernel = KERNEL | {"advisories": ["(C7508) ignored"]}
+    results = check_claims(kernel, {"C7508": claimed})
+    assert [name for name, ok, _ in results if not ok] == failing
+    others = check_claims(kernel | {"advisories": ["(C7508) ignored", "(C7510) serialised"]}, {"C7508": 1})
+    assert [name for name, ok, _ in others if not ok] == ["no other advisories"]
+
+
 @pytest.mark.parametrize(
     ("operation", "opcode", "native"),
     [

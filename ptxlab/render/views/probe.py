@@ -99,7 +99,9 @@ def _claimed(opcode: str, claims: dict[str, int]) -> bool:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    """Whether this is shown as a table; a register map is not: it is long, and a picture tells more."""
+    is_rows = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return is_rows and not {"lane", "register", "slot"} <= set(value[0])
 
 
 def _matrices(document: dict[str, Any]) -> list[Block]:
@@ -171,7 +173,7 @@ def _verdict(document: dict[str, Any]) -> list[Block]:
         counts = result["sass"]["counts"]
         held = [f"{count} {name}" for name, count in counts.items() if _claimed(name, result["claims"])]
         among = f"among the {result['sass']['instructions']} instructions of the kernel"
-        blocks.append(Text(f"SASS: {', '.join(held) or 'nothing of what was claimed'} {among}"))
+        blocks.append(Text(f"SASS: {', '.join(held) or 'no opcode that the claim names'} {among}"))
     device = document["environment"].get("device")
     ran = f"device ({device['name']})" if device else "model"
     blocks.append(Text(f"backend: {ran}"))

@@ -1,0 +1,72 @@
+"""Who does the work of blocks that never start?
+
+Method: each block does its own work and then asks, until there is nothing left, for that of a cluster that
+has not started; the work of a block is to count itself. Whoever does it, each count must be 1.
+Counting: one grid; the opcode is a static count.
+Source: PTX ISA, "Parallel synchronization and communication instructions: clusterlaunchcontrol".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ptxlab.experiments.base import Case, Macros, option
+from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
+from ptxlab.experiments.record import Record
+from ptxlab.isa import clusterlaunchcontrol as isa
+
+
+class ClusterLaunchControlProbe(Probe):
+    blocks = option(4096, metavar="N", help="blocks of the grid: more than the device holds at once")
+    cluster = option(1, choices=(1, 2, 4, 8), help="blocks of a cluster")
+
+    def check(self, case: Case) -> None:
+        isa.check_form(case.arch, case.blocks, case.cluster)
+
+    def variants(self, arch: str) -> Iterator[Case]:
+        for cluster in (1, 2, 4, 8):
+            if isa.exists_on(arch, cluster):
+                yield self.case(arch, cluster=cluster)
+
+    def macros(self, case: Case) -> Macros:
+        return {"CLUSTER": case.cluster}
+
+    def claims(self, case: Case) -> dict[str, int]:
+        return {"UGETNEXTWORKID": 1, isa.sass(case.cluster): 1}
+
+    def inputs(self, case: Case) -> Arrays:
+        del case
+        return {}
+
+    def outputs(self, case: Case) -> dict[str, Output]:
+        return {"done": Output((case.blocks,), np.int32, ("block",))}
+
+    def geometry(self, case: Case) -> Geometry:
+        grid = (case.blocks, 1, 1)
+        return Geometry(arguments=("done",), grid=grid, cluster=(case.cluster, 1, 1))
+
+    def expected(self, case: Case) -> Arrays:
+        counts = isa.times_done(case.blocks) - 1  # counters start at -1
+        return {"done": counts.astype(np.int32)}
+
+    def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
+        del measured
+        times, blocks = np.unique(outputs["done"] + 1, return_counts=True)
+        rows = zip(times.tolist(), blocks.tolist(), strict=True)
+        return {
+            "ptx": isa.PTX,
+            "work": [{"done": f"{n} times" if n != 1 else "once", "blocks": count} for n, count in rows],
+            "answer": [{"bytes at the mbarrier": isa.ANSWER_BYTES, "in blocks": case.cluster}],
+        }
+
+    def conclude(self, case: Case, record: Record) -> str:
+        del case
+        said = (
+            "The work of every block is done once, by whichever block is running: a request that succeeds "
+            "takes a cluster over, one that fails ends the asking."
+        )
+        proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
+        return said if proven else f"{said} Not proven on silicon: it was not run on a chip that has it."
