@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,6 +123,24 @@ def flatten(value: IntTuple) -> tuple[int, ...]:
     return tuple(number for part in value for number in flatten(part))
 
 
+def coordinate_of(index: int, shape: IntTuple) -> IntTuple:
+    """Return the coordinate with this number, nested as the shape is; the first mode runs fastest."""
+    digits = []
+    for size in flatten(shape):
+        index, digit = divmod(index, size)
+        digits.append(digit)
+    return _like(shape, iter(digits))
+
+
+def compatible(coarse: IntTuple, fine: IntTuple) -> bool:
+    """Whether every coordinate of the first shape is one of the second, which may nest deeper."""
+    if isinstance(coarse, int):
+        return coarse == product(fine)
+    if isinstance(fine, int) or len(coarse) != len(fine):
+        return False
+    return all(map(compatible, coarse, fine))
+
+
 def product(value: IntTuple) -> int:
     """Return the product of the numbers of a nested tuple."""
     return math.prod(flatten(value))
@@ -155,42 +174,65 @@ def composition(outer: Layout, inner: Layout) -> Layout:
     """Return the layout R with R(c) = outer(inner(c)), shaped as ``inner`` is.
 
     Raises:
-        NoSuchLayoutError: a size or a stride of ``inner`` does not divide with the sizes of ``outer``, or
-            ``inner`` leads out of ``outer``.
+        NoSuchLayoutError: a size or a stride of ``inner`` does not divide with the sizes of ``outer``,
+            ``inner`` leads out of ``outer``, or its modes together carry from one mode into the next.
 
     """
-    if isinstance(inner.shape, tuple):
-        return joined([composition(outer, mode) for mode in inner.modes]) if inner.shape else inner
-    [(size, step)] = inner.flat_modes()
-    if step < 0:
-        raise NoSuchLayoutError(f"{inner} has a negative stride")
-    if inner.cosize > outer.size:
-        raise NoSuchLayoutError(f"{inner} reaches {inner.cosize - 1}, and {outer} ends at {outer.size - 1}")
-    return _of_modes([(s, d) for s, d in composition_steps(outer, size, step) if s > 1] or [(1, 0)])
+    modes = coalesce(outer).flat_modes()
+    taken = [taken_by(outer, size, step) for size, step in inner.flat_modes()]
+    _refuse_carries(modes, taken, inner)
+    parts = (_of_modes([(t.count, t.step * modes[t.mode][1]) for t in part if t.count > 1]) for part in taken)
+    return _shaped(inner.shape, parts)
 
 
-def composition_steps(outer: Layout, size: int, step: int) -> list[tuple[int, int]]:
-    """Return for each mode of the coalesced ``outer`` what ``size:step`` takes of it, as (size, stride).
+class Taken(NamedTuple):
+    """What a walk takes of one mode: ``count`` values, ``step`` apart."""
 
-    Walking ``outer`` in steps of ``step``: the modes below the step are skipped over, the one that the step
-    falls into is taken thinned out, and those after it whole, until ``size`` values are found.
+    mode: int
+    count: int
+    step: int
+
+
+def taken_by(outer: Layout, size: int, step: int) -> list[Taken]:
+    """Return what ``size`` values, ``step`` apart, take of each mode of the coalesced ``outer``.
+
+    The modes below the step are skipped over, the one that the step falls into is taken thinned out, and
+    those after it whole, until ``size`` values are found.
 
     Raises:
-        NoSuchLayoutError: a step or a size does not divide with a mode.
+        NoSuchLayoutError: a step or a size does not divide with a mode, or the walk leads out of ``outer``.
 
     """
-    taken: list[tuple[int, int]] = []
-    for mode_size, mode_step in coalesce(outer).flat_modes():
-        if size == 1 or step == 0:
+    walk = f"{size}:{step}"
+    if step < 0:
+        raise NoSuchLayoutError(f"{walk} has a negative stride")
+    reached = (size - 1) * step
+    if reached >= outer.size:
+        raise NoSuchLayoutError(f"{walk} reaches {reached}, and {outer} ends at {outer.size - 1}")
+    if step == 0:
+        return [Taken(0, size, 0)]
+    taken: list[Taken] = []
+    for mode, (mode_size, _) in enumerate(coalesce(outer).flat_modes()):
+        if size == 1:
             break
         if mode_size % step and step % mode_size:
             raise NoSuchLayoutError(f"a step of {step} and a mode of {mode_size}: neither divides the other")
         here = min(max(mode_size // step, 1), size)
         if size % here:
             raise NoSuchLayoutError(f"{here} values fit into the mode {mode_size}, and do not divide {size}")
-        taken.append((here, step * mode_step if here > 1 else 0))
+        taken.append(Taken(mode, here, step))
         size, step = size // here, max(step // mode_size, 1)
-    return [*taken, (size, 0)] if step == 0 and size > 1 else taken
+    return taken
+
+
+def _refuse_carries(modes: list[tuple[int, int]], taken: list[list[Taken]], inner: Layout) -> None:
+    """Refuse what the modes of ``inner`` reach together where each alone stays inside a mode."""
+    for mode, (size, _) in enumerate(modes):
+        reached = sum((t.count - 1) * t.step for part in taken for t in part if t.mode == mode)
+        if reached >= size:
+            raise NoSuchLayoutError(
+                f"the modes of {inner} together reach {reached} in a mode of {size}, which ends at {size - 1}"
+            )
 
 
 def complement(layout: Layout, cotarget: int) -> Layout:
@@ -264,6 +306,13 @@ def _of_modes(modes: Sequence[tuple[int, int]]) -> Layout:
     if len(modes) == 1:
         return Layout(*modes[0])
     return Layout(tuple(size for size, _ in modes), tuple(step for _, step in modes))
+
+
+def _shaped(shape: IntTuple, parts: Iterator[Layout]) -> Layout:
+    """Return the layout that has the next of the parts wherever the shape has a number."""
+    if isinstance(shape, int):
+        return next(parts)
+    return joined([_shaped(part, parts) for part in shape])
 
 
 def _congruent(shape: IntTuple, stride: IntTuple) -> bool:

@@ -8,19 +8,20 @@ bits of byte addresses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.errors import UsageError
-from ptxlab.layout.algebra import IntTuple, Layout, packed
+from ptxlab.errors import UsageError, unknown_name
+from ptxlab.layout.algebra import Coordinate, IntTuple, Layout, packed
 from ptxlab.layout.swizzle import Swizzle
 
 _TOKEN = re.compile(r"\s*(-?[0-9]+|[A-Za-z_]+|\S)")
 _NUMBER = re.compile(r"-?[0-9]+")
+_NAME = re.compile(r"[A-Za-z_]+")
 Built = TypeVar("Built")
 IDENTITY = Swizzle(0, 4, 3)
 ELEMENT_BITS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -67,9 +68,37 @@ class Composed:
         """
         return self.swizzle.rescaled(8, self.element_bits) if self.element_bits else self.swizzle
 
+    def __call__(self, *coordinate: Coordinate) -> int:
+        """Return where a coordinate of the layout lies.
+
+        Raises:
+            UsageError: it lies outside of the shape, or nests otherwise.
+
+        """
+        return self.moved(self.layout(*coordinate) + self.offset)
+
     def offsets(self) -> NDArray[np.int64]:
         """Return where each number from 0 to size - 1 lies, [size]."""
         return self.moved(self.layout.offsets() + self.offset)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the offsets are those of the layout."""
+        return self == Composed(self.layout)
+
+    def of_elements(self, bits: int) -> Composed:
+        """Return it with offsets that count elements of so many bits, and a swizzle of byte addresses.
+
+        Raises:
+            UsageError: they count elements of another width, or the width is none of ELEMENT_BITS.
+
+        """
+        if bits not in ELEMENT_BITS:
+            legal = ", ".join(map(str, ELEMENT_BITS))
+            raise UsageError(f"elements of {bits} bits have no address each; legal: {legal} bits")
+        if self.element_bits not in (None, bits):
+            raise UsageError(f"{self} has elements of {self.element_bits} bits, and {bits} are asked for")
+        return replace(self, element_bits=bits)
 
 
 def parse_layout(source: str) -> Composed:
@@ -82,6 +111,25 @@ def parse_layout(source: str) -> Composed:
     return _Parser(source).whole()
 
 
+Operand = Composed | Layout | tuple[Layout, ...] | int
+
+
+def parse_operation(source: str, legal: Mapping[str, Sequence[str]]) -> tuple[str, list[Operand]]:
+    """Return the name and the operands that a text such as ``complement 4:2 24`` writes.
+
+    Args:
+        source: the text; without a name in front it is a layout, and the name is "".
+        legal: name -> the kinds of its operands: "any" (a layout with or without a swizzle), "layout",
+            "tiler" (a layout, or ``<layout, ...>`` with one for each mode), "number". A kind with "?"
+            behind it may be left out.
+
+    Raises:
+        UsageError: the text is malformed; the message names the column, counted from 1.
+
+    """
+    return _Parser(source).operation(legal)
+
+
 class _Parser:
     """Reads one text from left to right."""
 
@@ -92,6 +140,39 @@ class _Parser:
         self._at = 0
 
     def whole(self) -> Composed:
+        layout = self._composed()
+        self._end()
+        return layout
+
+    def operation(self, legal: Mapping[str, Sequence[str]]) -> tuple[str, list[Operand]]:
+        name = self._peek()
+        if name in ("Sw", "smem_ptr") or not _NAME.fullmatch(name):
+            return "", [self.whole()]
+        if name not in legal:
+            unknown = unknown_name("operation", name, legal)
+            raise UsageError(f"'{self._source}', column {self._column()}: {unknown.message}", unknown.hint)
+        self._advance()
+        kinds = [kind for kind in legal[name] if self._peek() or not kind.endswith("?")]
+        operands = [self._operand(kind.removesuffix("?")) for kind in kinds]
+        self._end()
+        return name, operands
+
+    def _operand(self, kind: str) -> Operand:
+        if kind == "number":
+            return self._number()
+        if kind == "tiler" and self._take("<"):
+            parts = [self._layout()]
+            while self._take(","):
+                parts.append(self._layout())
+            self._need(">")
+            return tuple(parts)
+        return self._composed() if kind == "any" else self._layout()
+
+    def _end(self) -> None:
+        if self._peek():
+            raise self._refuse("nothing more")
+
+    def _composed(self) -> Composed:
         swizzle, bits, offset = IDENTITY, None, 0
         if self._take("Sw"):
             swizzle = self._swizzle()
@@ -102,10 +183,7 @@ class _Parser:
         if self._peek(1) == "o":
             offset = self._number()
             self._need("o")
-        layout = self._layout()
-        if self._peek():
-            raise self._refuse("nothing more")
-        return Composed(layout, swizzle, offset, bits)
+        return Composed(self._layout(), swizzle, offset, bits)
 
     def _swizzle(self) -> Swizzle:
         start = self._at
@@ -189,11 +267,15 @@ class _Parser:
         try:
             return build()
         except UsageError as error:
-            raise UsageError(f"layout '{self._source}', column {start + 1}: {error.message}") from error
+            raise UsageError(f"layout '{self._source}', column {self._column(start)}: {error.message}") from error
 
     def _refuse(self, wanted: str, start: int | None = None) -> UsageError:
-        at = self._at if start is None else start
-        at += len(self._source[at:]) - len(self._source[at:].lstrip())
-        found = _TOKEN.match(self._source, at)
+        column = self._column(start)
+        found = _TOKEN.match(self._source, column - 1)
         given = f"'{found.group(1)}'" if found else "the end"
-        return UsageError(f"layout '{self._source}', column {at + 1}: {wanted} is expected, not {given}")
+        return UsageError(f"layout '{self._source}', column {column}: {wanted} is expected, not {given}")
+
+    def _column(self, start: int | None = None) -> int:
+        """Return the column, counted from 1, of the next word from ``start`` on, or from here."""
+        at = self._at if start is None else start
+        return 1 + at + len(self._source[at:]) - len(self._source[at:].lstrip())
