@@ -139,7 +139,8 @@ class ClusterProbe(Probe):
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
         del measured
-        pictures, first = [], 0
+        pictures: list[dict[str, Any]] = []
+        first = 0
         for cluster, grid in launches(case):
             own = outputs["places"][first : first + math.prod(grid)]
             pictures += [picture(cluster, grid, own)] if len(pictures) < SHOWN_GRIDS else []

@@ -67,7 +67,7 @@ def test_a_recording_comes_back(copy: Probe, case: Case) -> None:
     assert variant is not None
     for name, array in copy.expected(case).items():
         assert np.array_equal(recording.unpack(variant["arrays"][name]), array)
-    assert kept.find(copy, copy.case("sm_80")) is None
+    assert kept.find(copy, copy.case("sm_100a")) is None
 
 
 @pytest.mark.parametrize(
