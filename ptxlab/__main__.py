@@ -1,5 +1,42 @@
-"""``python -m ptxlab`` is the command ``ptxlab``."""
+"""Where ``ptxlab`` and ``python -m ptxlab`` begin: Ctrl-C ends them quietly from the first moment on."""
 
-from ptxlab.cli.main import main
+import sys
 
-main()
+INTERRUPTED = 130  # as in ptxlab.errors, which comes too late
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code.
+
+    Before and after the command there is nothing to tidy up, so that Ctrl-C ends the process on the spot:
+    a KeyboardInterrupt in the middle of an import, or while Python shuts down, would print a traceback.
+    """
+    try:
+        import os
+        import signal
+
+        usual = signal.getsignal(signal.SIGINT)  # a job in the background ignores it, and goes on to
+        quiet = usual if usual is signal.SIG_IGN else lambda *_: os._exit(INTERRUPTED)
+        signal.signal(signal.SIGINT, quiet)
+        sys.unraisablehook = _end_if_interrupted
+        from ptxlab.cli.main import run
+
+        signal.signal(signal.SIGINT, usual)
+        code = run(sys.argv[1:])
+        signal.signal(signal.SIGINT, quiet)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _end_if_interrupted(lost: "sys.UnraisableHookArgs") -> None:
+    """Let no Ctrl-C be lost that came while Python ran a callback, such as those of its imports."""
+    if lost.exc_type is KeyboardInterrupt:
+        import os
+
+        os._exit(INTERRUPTED)
+    sys.__unraisablehook__(lost)
+
+
+if __name__ == "__main__":
+    main()

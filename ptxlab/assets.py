@@ -41,13 +41,19 @@ def probe_folders() -> list[Path]:
     """Return the folders to look for probes in; of two probes with one name the first found is used.
 
     A user's own come before the built-in ones, so that a probe that is being edited is the one that runs:
-    ./probes, then the folders of $PTXLAB_PROBES (joined like $PATH).
+    ./probes, then the folders of $PTXLAB_PROBES (joined like $PATH). One that cannot be looked into is
+    among them, so that whoever lists its probes can say why.
     """
     own = [Path(part) for part in os.environ.get("PTXLAB_PROBES", "").split(os.pathsep) if part]
-    candidates = [Path.cwd() / "probes", *own, asset_root() / "probes"]
     found: list[Path] = []
-    for folder in candidates:
-        resolved = folder.resolve()
-        if resolved.is_dir() and resolved not in found:
+    for folder in (Path("probes"), *own, asset_root() / "probes"):
+        try:
+            resolved = folder.resolve()
+            there = resolved.is_dir()
+        except FileNotFoundError:  # the current directory was deleted: nothing can be in it
+            continue
+        except (OSError, RuntimeError):  # no permission; a link that leads to itself
+            resolved, there = folder, True
+        if there and resolved not in found:
             found.append(resolved)
     return found

@@ -42,8 +42,8 @@ class PtxlabError(Exception):
 
     def __init__(self, message: str, hint: str = "", *, code: str = "", record: Any | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = str(message)  # a probe of a user's may have raised it with anything
+        self.hint = str(hint)
         self.code = code or type(self).code
         self.record = record
 
@@ -78,7 +78,31 @@ class DeviceError(PtxlabError):
 
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> UsageError:
     """Return the error for a name that is none of the legal ones: the nearest name and the whole set."""
-    names = list(legal)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
+    names, shown = list(legal), shortened(name, 80)
+    near = difflib.get_close_matches(shown, names, n=1, cutoff=0.4)
     guess = f"did you mean {near[0]}?" if near else ""
-    return UsageError(f"unknown {kind} '{name}'; legal: {', '.join(names)}", guess)
+    return UsageError(f"unknown {kind} '{shown}'; legal: {', '.join(names)}", guess)
+
+
+def printable(text: str) -> str:
+    """Return the text with every character that is not seen, or would steer a terminal, as its escape.
+
+    Names of files and kernels, and what tools say, may hold any of them. Line breaks and tabs stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in "\n\t" else each.encode("unicode_escape").decode()
+        for each in text.replace("\r\n", "\n")
+    )
+
+
+def one_line(text: str) -> str:
+    """Return the text as one printable line; "; " stands for a line break (compilers write several)."""
+    lines = (line.strip() for line in printable(text).replace("\t", " ").splitlines())
+    return "; ".join(line for line in lines if line)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return the text, or its beginning and an ellipsis, in no more than ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

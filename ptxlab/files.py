@@ -1,4 +1,4 @@
-"""Writes a file whole or not at all."""
+"""Writes a file whole or not at all; asks for one without a fault."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import tempfile
 from pathlib import Path
 
 from ptxlab.errors import MissingError
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file. One in a locked folder, or with a name that no file can have, is none."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises where it may not look
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder. One in a locked folder, or with a name that no folder can have, is none."""
+    return os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises where it may not look
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ptxlab.isa.types import BITS
 from ptxlab.layout.coordinates import Coordinates
 from ptxlab.layout.fragments import LOADS, Placement
 from ptxlab.layout.tile import CHUNK_BYTES, spans
+from ptxlab.toolchain.arch import base_number
 
 POISON = 0xFF  # every byte of padding and of the poison row: no coordinate has all bits set
 PTX_TYPES = ("b16", "b8", "b6x16_p32", "b4x16_p64")
@@ -32,6 +33,7 @@ ELEMENT_TYPES = tuple(name for name, bits in BITS.items() if bits in (4, 6, 8, 1
 
 class LdMatrixProbe(Probe):
     findings = ("address map",)
+    hints = dict.fromkeys("AB", "ptxlab probe mma tells which ldmatrix loads its A and B, and from where")
 
     num = option(
         "",
@@ -41,17 +43,23 @@ class LdMatrixProbe(Probe):
     trans = option(default=False, help="transpose each matrix on its way into registers")
     shape = option("m8n8", choices=("m8n8", "m16n16", "m8n16"), help="shape of one matrix")
     dtype = option("b16", choices=(*PTX_TYPES, *ELEMENT_TYPES), help="PTX type, or the type of the elements")
-    tile = option("", metavar="ROWSxCOLS", help="tile in shared memory; left out: just the matrices")
-    pitch = option(0, metavar="BYTES", help="from one row of the tile to the next; 0: rows touch")
-    swizzle = option("none", metavar="MODE|B,M,S", help="none, 32B, 64B, 128B, or B,M,S in elements")
+    tile = option(
+        "", metavar="ROWSxCOLS", help="tile in shared memory; left out: just the matrices", maps=False
+    )
+    pitch = option(0, metavar="BYTES", help="from one row of the tile to the next; 0: rows touch", maps=False)
+    swizzle = option(
+        "none", metavar="MODE|B,M,S", help="none, 32B, 64B, 128B, or B,M,S in elements", maps=False
+    )
     addr = option(
         "",
         metavar="EXPR",
         help="byte address of each lane, after the swizzle: 'lane % 16 * 32 + lane // 16 * 16'",
+        maps=False,
     )
     poison_unused_lanes = option(
         default=True,
         help="lanes that supply no row point at poison; otherwise at the rows of lower lanes",
+        maps=False,
     )
 
     def complete(self, params: dict[str, Value]) -> None:
@@ -62,6 +70,10 @@ class LdMatrixProbe(Probe):
         isa.check_form(form_of(case), case.arch)
         if not placement(case).hits:
             raise UsageError(f"address expression '{case.addr}' reads no row of the tile")
+
+    def identity(self, case: Case) -> Hashable:
+        placed = placement(case)
+        return form_of(case), placed.tile, placed.offsets
 
     def variants(self, arch: str) -> Iterator[Case]:
         for form in isa.legal_forms(arch):
@@ -151,7 +163,8 @@ class LdMatrixProbe(Probe):
         form, cost = form_of(case), record.result["banks"]
         price = f"Wavefronts of {form.shape} are not modelled."
         if cost:
-            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}."
+            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}.{remedy(case)}"
+        price += every_lane(case)
         if unusual := placement(case).explanation(LOADS):
             return f"{unusual} {price}"
         per, line = 32 // form.slot_bits, "column" if form.trans else "row"
@@ -161,6 +174,14 @@ class LdMatrixProbe(Probe):
             f"Lanes 0-{form.addresses - 1} each supply one 16-byte row; lane 4*i+j receives "
             f"{which} of {line} of every matrix. {price}"
         )
+
+
+def every_lane(case: Case) -> str:
+    """Return what Turing asks of the lanes that supply no row. Source: PTX ISA, ldmatrix, on .num."""
+    first = form_of(case).addresses
+    if base_number(case.arch) > 75 or first == 32:
+        return ""
+    return f" On {case.arch} lanes {first}-31 must hold valid addresses too, such as those of lower lanes."
 
 
 def form_of(case: Case) -> isa.LdMatrixForm:
@@ -174,7 +195,7 @@ def form_of(case: Case) -> isa.LdMatrixForm:
         return isa.LdMatrixForm(case.shape, num, case.trans, carrier)
     if bits == 6:
         raise UsageError(f"6-bit {dtype} elements do not fill 16-bit units; legal: --shape m8n16 or m16n16")
-    return isa.LdMatrixForm(case.shape, num, case.trans, "b16", bits)
+    return isa.LdMatrixForm(case.shape, num, case.trans, "b16", 0 if bits == 16 else bits)
 
 
 def placement(case: Case) -> Placement:
@@ -187,6 +208,12 @@ def placement(case: Case) -> Placement:
         expression=case.addr,
         spare=case.poison_unused_lanes,
     )
+
+
+def remedy(case: Case) -> str:
+    """Return which options would spare the conflicts that there are, or ""."""
+    found = placement(case).remedies(f"ldmatrix.{case.num}")
+    return f" Without conflicts: {' or '.join(found)}." if found else ""
 
 
 def coordinates_of(case: Case) -> Coordinates:

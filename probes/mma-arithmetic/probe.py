@@ -39,6 +39,7 @@ NOT_FINITE = {"f16": (0x7C00, 0x7E00), "bf16": (0x7F80, 0x7FC0), "f32": (0x7F800
               "e4m3": (0x7F, 0x7F), "e5m2": (0x7C, 0x7E)}  # fmt: skip
 Pair = tuple[float, float]
 Rows = list[tuple["Trial", float, float]]
+Steps = list[list[int]]
 
 KEPT = "fraction bits kept of a product beside larger products"
 KEPT_C = "fraction bits kept of C beside larger products"
@@ -57,6 +58,8 @@ TF32 = "1 + 8191/8388608 as a factor counts as"
 
 
 class MmaArithmeticProbe(Probe):
+    maps = False
+
     shape = option(
         "",
         choices=("m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m64n8k8", "m64n8k16", "m64n8k32"),
@@ -142,16 +145,52 @@ class MmaArithmeticProbe(Probe):
         if measured:
             found = properties(case, outputs)
             rows = [row | {"measured": found[row["what"]]} for row in rows]
-        return {"ptx": form_of(case).ptx, "properties": rows}
+        return {
+            "ptx": form_of(case).ptx,
+            "pictures": [picture(form_of(case).mma.k, steps_of(case, outputs))],
+            "properties": rows,
+            "notes": notes(rows),
+        }
 
     def conclude(self, case: Case, record: Record) -> str:
         rows = record.result["properties"]
         found = {row["what"]: row.get("measured", row["predicted"]) for row in rows}
+        claim = f" (claimed for {case.arch}, not measured)" if record.result.get("unproven") else ""
         return (
-            f"{case.dtype} into {case.acc}: a term keeps {found[KEPT]} fraction bits below the largest "
-            f"exponent and loses the rest {found[LOST]}; products summed at once: {found[STEPS]}; their sum "
-            f"is rounded {found[SUM]} to {found[RESULT]} fraction bits, a sum with C {found[WITH_C]}."
+            f"{case.dtype} into {case.acc}{claim}: a term keeps {found[KEPT]} fraction bits below the "
+            f"largest exponent and loses the rest {found[LOST]}; products summed at once: {found[STEPS]}; "
+            f"their sum is rounded {found[SUM]} to {found[RESULT]} fraction bits, a sum with C "
+            f"{found[WITH_C]}.{emulation(case)}"
         )
+
+
+def emulation(case: Case) -> str:
+    """Say that these are the numbers of an emulation, and what has those of the type's own tensor core."""
+    rule = rule_of(case)
+    if not rule.operand:
+        return ""
+    own = f" The fp8 tensor core: --shape m64n8k{256 // BITS[case.dtype]}." if case.arch == "sm_90a" else ""
+    return f" Emulated on {case.arch}: the numbers are those of {rule.operand} products.{own}"
+
+
+def picture(k: int, steps: Steps) -> dict[str, Any]:
+    """Return a grid of the products, each with the step in which it is added."""
+    of = {product: number for number, step in enumerate(steps) for product in step}
+    return {
+        "title": "products along k: the step in which each is added",
+        "cells": [[str(of.get(product, "?")) for product in range(k)]],
+        "colours": [[of.get(product) for product in range(k)]],
+        "row_names": ["step"],
+        "column_names": [str(product) for product in range(k)],
+    }
+
+
+def notes(rows: list[dict[str, str]]) -> list[str]:
+    """Return what the words of the table mean."""
+    open_ended = [text for row in rows for text in row.values() if text.endswith("or more")]
+    if not open_ended:
+        return []
+    return [f"{open_ended[0]}: the smallest term that is tried reaches so far down, and is kept whole."]
 
 
 @dataclass(frozen=True)
@@ -465,7 +504,7 @@ def properties(case: Case, outputs: Arrays) -> dict[str, str]:
     rows |= {what: bits_kept(found.pop(what)) for what in SWEPT if what in found}
     rows |= {RESULT: bits_kept(found.pop(RESULT), above=2)}
     rows |= {what: direction(found.pop(what)) for what in (SUM, WITH_C)}
-    rows |= {STEPS: in_steps(found.pop(STEPS), form_of(case).mma.k)}
+    rows |= {STEPS: in_words(in_steps(found.pop(STEPS), form_of(case).mma.k))}
     return rows | {what: f"{row[0][1]:.9g}, negated {row[0][2]:.9g}" for what, row in found.items()}
 
 
@@ -493,20 +532,27 @@ def direction(rows: Rows) -> str:
     return NEAREST if both_ways and all(a == b for a, b in errors) else "in some other way"
 
 
-def in_steps(rows: Rows, k: int) -> str:
-    """Return which products are summed at once, in the order of the steps."""
+def steps_of(case: Case, outputs: Arrays) -> Steps:
+    """Return which products are summed at once, in the order of the steps; [] where they are in no order."""
+    return in_steps(results(case, outputs)[STEPS], form_of(case).mma.k)
+
+
+def in_steps(rows: Rows, k: int) -> Steps:
+    """Return the steps that these results of ``groups`` show."""
     earlier = [0] * k  # of each product: the pairs of neighbours that were added in earlier steps
     for index, (_, result, _) in enumerate(rows):
         spared = result * 2.0**-SMALL
         if spared not in range(16):
-            return f"in no order of steps: {result} where pairs and others cancel"
+            return []
         for i in range(4):
             earlier[index % (k // 4) * 4 + i] += int(spared) >> i & 1
-    return in_words([[i for i in range(k) if earlier[i] == count] for count in sorted(set(earlier))])
+    return [[i for i in range(k) if earlier[i] == count] for count in sorted(set(earlier))]
 
 
-def in_words(steps: list[list[int]]) -> str:
+def in_words(steps: Steps) -> str:
     """Return "0-7, then 8-15", or of steps that take two of each four products just those of the first."""
+    if not steps:
+        return "in no order of steps: other terms are left than any order leaves"
     firsts = [[i for i in step if i < 4] for step in steps]
     if (
         len(steps) == 2

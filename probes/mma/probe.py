@@ -4,7 +4,8 @@ Method: each experiment is one mma on one warp. Elements of A carry their own in
 in each column, so that a column of D shows a column of A; B and C are shown likewise, and exact products of
 random integers hold all three together. Types too narrow for an index show a few of its bits at a time. For
 mma.sp the metadata of one lane, then of one slot, is changed at a time, and D shows which rows and chunks
-followed.
+followed. A planted fault (registers in a wrong order) stands where its operand is shown: an operand that
+selects is given as it should be, for with both at fault nobody could tell them apart.
 Counting: one warp instruction; its FLOP are 2 * m * n * k, the zeros of a sparse A included.
 Source: PTX ISA, "Matrix multiply-accumulate operation using mma instruction" and "... using mma.sp
 instruction with sparse matrix A".
@@ -12,7 +13,7 @@ instruction with sparse matrix A".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,7 @@ from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import mma as isa
 from ptxlab.isa.mma_formulas import formulas
+from ptxlab.isa.mma_loads import loads, obstacle
 from ptxlab.isa.mma_lowering import emulation, tensor_operations
 from ptxlab.isa.mma_sparse import SparseForm, sparse_forms
 from ptxlab.isa.numbers import is_integer
@@ -44,7 +46,7 @@ LAYOUTS = ("row.col", "row.row", "col.col", "col.row")
 class MmaProbe(Probe):
     findings = ("element places",)
 
-    shape = option("m16n8k16", choices=SHAPES, help="shape of the product")
+    shape = option("", choices=SHAPES, help="shape; left out: m16n8k16, or the largest that the type has")
     dtype = option("f16", choices=TYPES, help="type of A's elements, and of B's")
     dtype_b = option("", choices=TYPES, help="type of B's elements where it is another one")
     acc = option("", choices=tuple(REGISTER), help="type of C and D; left out: f32, s32 or f64")
@@ -52,12 +54,15 @@ class MmaProbe(Probe):
     layout = option("row.col", choices=LAYOUTS, help="of A and B; all but row.col for m8n8k4 of f16 alone")
     sparse = option(default=False, help="mma.sp: half of A's elements are zero and not stored")
     selector = option(0, metavar="N", help="of mma.sp: which lanes of each four supply metadata")
-    perm_a = option("", metavar="R,R,..", help="give register i of A what belongs in the i-th of these")
-    perm_b = option("", metavar="R,R,..", help="the same for B")
-    fill = option("coordinates", choices=("coordinates", "ones"), help="what the elements hold")
+    perm_a = option(
+        "", metavar="R,R,..", help="give register i of A what belongs in the i-th of these", maps=False
+    )
+    perm_b = option("", metavar="R,R,..", help="the same for B", maps=False)
+    fill = option("coordinates", choices=("coordinates", "ones"), help="what the elements hold", maps=False)
 
     def complete(self, params: dict[str, Value]) -> None:
         dtype = str(params["dtype"])
+        params["shape"] = params["shape"] or usual_shape(dtype, sparse=bool(params["sparse"]))
         params["dtype_b"] = params["dtype_b"] or dtype
         params["acc"] = params["acc"] or NATURAL.get(dtype, "s32")
         params["op"] = params["op"] or ("and" if dtype == "b1" else "")
@@ -67,9 +72,13 @@ class MmaProbe(Probe):
         for name in ("A", "B"):
             order_of(case, form, name)
 
+    def identity(self, case: Case) -> Hashable:
+        form = form_of(case)
+        return form, order_of(case, form, "A"), order_of(case, form, "B"), case.fill
+
     def variants(self, arch: str) -> Iterator[Case]:
         for form in FORMS:
-            if form.minimum <= isa.generation(arch):
+            if form.runs_on(arch):
                 yield self.case(arch, **options_of(form))
         if isa.generation(arch) >= 80:
             yield self.case(arch, perm_a="0,2,1,3")
@@ -94,10 +103,11 @@ class MmaProbe(Probe):
     def inputs(self, case: Case) -> Arrays:
         form, lab = form_of(case), bench_of(case)
         maps = form.maps
-        a = isa.to_registers(maps["A"], lab.a, form.a)[..., order_of(case, form, "A")]
-        b = isa.to_registers(maps["B"], lab.b, form.b)[..., order_of(case, form, "B")]
-        c = isa.to_registers(maps["C"], lab.c, form.acc)
-        return {"a": np.ascontiguousarray(a), "b": np.ascontiguousarray(b), "c": c, "e": lab.e}
+        a, b, c = (
+            isa.to_registers(maps[name], numbers, dtype)
+            for name, numbers, dtype in (("A", lab.a, form.a), ("B", lab.b, form.b), ("C", lab.c, form.acc))
+        )
+        return {"a": a, "b": b, "c": c, "e": lab.e}
 
     def outputs(self, case: Case) -> dict[str, Output]:
         where = form_of(case).c_map
@@ -109,24 +119,21 @@ class MmaProbe(Probe):
 
     def expected(self, case: Case) -> Arrays:
         form, lab = form_of(case), bench_of(case)
-        maps = form.maps
-        a = operands.reordered(maps["A"], lab.a, order_of(case, form, "A"))
-        b = operands.reordered(maps["B"], lab.b, order_of(case, form, "B"))
-        d = operands.multiply(form, a, b, lab.c, lab.e)
-        return {"d": isa.to_registers(maps["D"], d, form.acc)}
+        d = operands.multiply(form, lab.a, lab.b, lab.c, lab.e)
+        return {"d": isa.to_registers(form.maps["D"], d, form.acc)}
 
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
-        form = form_of(case)
+        form, lab = form_of(case), bench_of(case)
         if case.fill == "ones":
             record.skip("element places", BLIND)
             return
-        seen = {name: operands.places_seen(form, outputs["d"], name) for name in "ABC"}
+        seen = {name: operands.places_seen(form, lab, outputs["d"], name) for name in "ABC"}
         wrong = [told for name, act in seen.items() if (told := misplaced(form, name, act))]
         total = sum(map(len, seen.values()))
         fine = f"each of the {total} elements of A, B and C acts where the model has it"
         record.check("element places", ok=not wrong, detail="; ".join(wrong) or fine)
         if isinstance(form, SparseForm):
-            ok, detail = metadata_check(form, *operands.metadata_seen(form, outputs["d"]))
+            ok, detail = metadata_check(form, *operands.metadata_seen(form, lab, outputs["d"]))
             record.check("metadata lanes", ok=ok, detail=detail)
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
@@ -141,11 +148,16 @@ class MmaProbe(Probe):
             "tensor_ops": operations,
             "flop_per_tensor_op": form.flop // operations if operations else None,
             "emulated": emulation(form, case.arch),
+            "ldmatrix": list(loading(form)),
+            "titles": {"ldmatrix": LOADING},
+            "notes": [*not_loaded(form)],
         }
         if isinstance(form, SparseForm):
             add_logical_columns(form, result["A"])
+            result["metadata"] = {str(lane): f"0x{word:08x}" for lane, word in metadata_words(form).items()}
+            result["notes"] += metadata_notes(form)
         if measured and case.fill != "ones":
-            add_values(form, outputs["d"], result)
+            add_values(form, bench_of(case), outputs["d"], result)
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
@@ -167,6 +179,20 @@ class MmaProbe(Probe):
             f"{sass}.{emulated}"
         )
 
+    def remark(self, case: Case, operand: str, entry: Mapping[str, int]) -> str:
+        form = form_of(case)
+        if operand != "A" or not isinstance(form, SparseForm):
+            return ""
+        row, col = entry["row"], entry["col"]
+        chunk = 2 * col // form.chunk
+        lane, first, index = form.index_bits(row, col)
+        bits = f"bits {first}-{first + 3}" if form.chunk == 2 else f"index bits {index}-{index + 1}"
+        columns = f"{chunk * form.chunk}-{(chunk + 1) * form.chunk - 1}"
+        return (
+            f"It stands for logical col {columns} of the full A: which one, say {bits} of the metadata of "
+            f"lane {lane} (E[{row}, {chunk}] is its bits {first}-{first + 3})."
+        )
+
 
 BLIND = (
     "every element is 1, so any permutation of registers gives the same D and this fill cannot tell them "
@@ -176,7 +202,9 @@ BLIND = (
 
 def bench_of(case: Case) -> operands.Bench:
     """Return the operands of every experiment of a case."""
-    return operands.bench(form_of(case), ones=case.fill == "ones")
+    form = form_of(case)
+    orders = order_of(case, form, "A"), order_of(case, form, "B")
+    return operands.bench(form, ones=case.fill == "ones", orders=orders)
 
 
 def options_of(form: Form) -> dict[str, Value]:
@@ -229,24 +257,23 @@ def register_counts(form: Form) -> tuple[int, int, int]:
     )
 
 
-def order_of(case: Case, form: Form, operand: str) -> list[int]:
-    """Return which of an operand's registers is given as its first, its second and so on.
+def order_of(case: Case, form: Form, operand: str) -> tuple[int, ...]:
+    """Return which of an operand's registers is given as its first, its second and so on; () as usual.
 
     Raises:
         UsageError: --perm-a or --perm-b is no permutation of the operand's registers.
 
     """
     text = case.perm_a if operand == "A" else case.perm_b
-    usual = list(range(register_counts(form)[operand == "B"]))
-    if not text:
-        return usual
-    fields = [field.strip() for field in text.split(",")]
-    if sorted(fields) != sorted(map(str, usual)):
+    usual = range(register_counts(form)[operand == "B"])
+    fields = [field.strip() for field in text.split(",")] if text else []
+    if text and sorted(fields) != sorted(map(str, usual)):
         raise UsageError(
             f"--perm-{operand.lower()} '{text}' does not name each register of {operand} once; legal: "
             f"{','.join(map(str, usual))} in any order"
         )
-    return [int(field) for field in fields]
+    order = tuple(int(field) for field in fields)
+    return () if order == tuple(usual) else order
 
 
 def misplaced(form: Form, operand: str, act: NDArray[np.int64]) -> str:
@@ -311,8 +338,79 @@ def supplying(form: SparseForm) -> str:
     """Return the sentence on which lanes supply metadata."""
     used = np.unique(form.e_map.lane % 4)
     if len(used) == 4:
-        return "Every lane supplies metadata, 4 bits a chunk."
-    return f"Lanes with lane % 4 in {spans(used.tolist())} supply metadata, 4 bits a chunk; the others none."
+        return "Every lane supplies metadata."
+    lanes = spans(used.tolist())
+    return f"Lanes with lane % 4 in {lanes} supply metadata (selector {form.selector}); the others none."
+
+
+def metadata_words(form: SparseForm) -> dict[int, int]:
+    """Return the metadata of these experiments, by lane."""
+    words = form.metadata(operands.usual_nibbles(form))
+    return {lane: int(words[lane]) for lane in np.unique(form.e_map.lane).tolist()}
+
+
+def metadata_notes(form: SparseForm) -> Iterator[str]:
+    """Yield how metadata reads: what four bits mean, which are legal, and a word of it."""
+    legal = ", ".join(f"0b{nibble:04b}" for nibble in form.nibbles)
+    if form.chunk == 2:
+        yield (
+            "tf32 is 1:2: of each 2 columns of A one is stored, and E has 4 bits for it: 0b0100 for the "
+            "first, 0b1110 for the second; PTX defines no others."
+        )
+    else:
+        what = "2 are stored" if form.chunk == 4 else "4 are stored, 2 pairs of neighbours"
+        yield (
+            f"Of each {form.chunk} columns of A {what}, and E has 4 bits for them: two indices of 2 bits, "
+            f"the first (bits 0-1) below the second (bits 2-3). Legal: {legal}."
+        )
+    if form.selectors != range(1):
+        yield f"The selector, {spans(form.selectors)}, names the lanes of each four that supply E."
+    yield example(form)
+
+
+def example(form: SparseForm) -> str:
+    """Return one word of metadata, and its lowest four bits explained."""
+    lane, word = list(metadata_words(form).items())[1]
+    where, nibble, kept = form.e_map, word & 15, form.chunk // 2
+    first = np.flatnonzero(where.lane == lane)[0]
+    row, chunk = int(where.place["row"][first]), int(where.place["col"][first])
+    columns = form.logical_columns(np.full(form.extents["E"], nibble))[row, chunk * kept : (chunk + 1) * kept]
+    return (
+        f"Example: here lane {lane} holds 0x{word:08x}. Bits 0-3 are 0b{nibble:04b}, of row {row}, columns "
+        f"{chunk * form.chunk}-{(chunk + 1) * form.chunk - 1} of A: stored are {spans(columns.tolist())}."
+    )
+
+
+LOADING = "by ldmatrix, from a matrix that lies in memory with the last side contiguous"
+
+
+def loading(form: Form) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table: which ldmatrix loads A and B, by how they lie in memory."""
+    for load in loads(form):
+        yield {
+            "operand": load.operand,
+            "memory": load.memory,
+            "ldmatrix": f"x{load.form.num}{'.trans' if load.form.trans else ''}",
+            "a lane points at": load.address,
+            "fills": load.fills,
+        }
+
+
+def not_loaded(form: Form) -> Iterator[str]:
+    """Yield what no ldmatrix loads, and why."""
+    reasons: dict[str, list[str]] = {}
+    for operand, side in (("A", "m"), ("B", "n")):
+        for memory, k_last in ((f"{side} x k", True), (f"k x {side}", False)):
+            if reason := obstacle(form, operand, k_last=k_last):
+                reasons.setdefault(reason, []).append(f"{operand} as {memory}")
+    yield from (f"No ldmatrix for {', '.join(which)}: {reason}." for reason, which in reasons.items())
+
+
+def usual_shape(dtype: str, *, sparse: bool) -> str:
+    """Return the shape that is meant where none is named."""
+    forms = [form for form in FORMS if form.a == dtype and isinstance(form, SparseForm) == sparse]
+    shapes = [form.shape for form in sorted(forms, key=lambda form: (form.m, form.k))]
+    return "m16n8k16" if not shapes or "m16n8k16" in shapes else shapes[-1]
 
 
 def add_logical_columns(form: SparseForm, entries: list[dict[str, int]]) -> None:
@@ -322,13 +420,13 @@ def add_logical_columns(form: SparseForm, entries: list[dict[str, int]]) -> None
         entry["logical_col"] = int(columns[entry["row"], entry["col"]])
 
 
-def add_values(form: Form, d: NDArray[Any], result: dict[str, Any]) -> None:
+def add_values(form: Form, lab: operands.Bench, d: NDArray[Any], result: dict[str, Any]) -> None:
     """Add to each entry where silicon has it act: matrix << 16 | row << 8 | column, or -1."""
     held: dict[int, int] = {}
     for name in "ABC":
         rows, cols = form.extents[name]
         cols = form.k if name == "A" else cols
-        acting = zip(result[name], operands.places_seen(form, d, name).tolist(), strict=True)
+        acting = zip(result[name], operands.places_seen(form, lab, d, name).tolist(), strict=True)
         for entry, place in acting:
             matrix, rest = divmod(place, rows * cols)
             entry["value"] = -1 if place < 0 else matrix << 16 | rest // cols << 8 | rest % cols
@@ -337,7 +435,7 @@ def add_values(form: Form, d: NDArray[Any], result: dict[str, Any]) -> None:
     for entry in result["D"]:
         entry["value"] = held.get(coordinate(entry), -1)
     if isinstance(form, SparseForm):
-        lanes, slots = operands.metadata_seen(form, d)
+        lanes, slots = operands.metadata_seen(form, lab, d)
         for entry in result["E"]:
             both = np.argwhere(lanes[entry["lane"]] & slots[entry["slot"]])
             entry["value"] = int(both[0][0] << 8 | both[0][1]) if len(both) == 1 else -1

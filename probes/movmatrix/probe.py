@@ -61,18 +61,17 @@ class MovMatrixProbe(Probe):
         where = isa.register_map(trans=trans)
         values = where.slots_of(outputs["registers"]).tolist()
         entries = where.entries(outputs["registers"]) if measured else where.entries()
-        places = [NAMES.place(value) for value in values]
+        given = isa.register_map(trans=False).entries()
         return {
             "ptx": isa.PTX,
             "registers": entries,
+            "source": [place_of(entry, entry["row"], entry["col"]) for entry in given],
             "holds": [
-                {"lane": entry["lane"], "register": entry["register"], "slot": entry["slot"],
-                 "tile_row": row, "tile_col": col}
-                for entry, (row, col) in zip(entries, places, strict=True)
+                place_of(entry, *NAMES.place(value)) for entry, value in zip(entries, values, strict=True)
             ],
             "formulas": isa.formulas(trans=trans),
             "matrix": {"rows": 8, "cols": 8},
-        }  # fmt: skip
+        }
 
     def conclude(self, case: Case, record: Record) -> str:
         del record
@@ -82,3 +81,8 @@ class MovMatrixProbe(Probe):
             "Lane 4*i+j hands in elements 2*j and 2*j+1 of row i and receives those of column i: "
             "one register in, one out, and no shared memory."
         )
+
+
+def place_of(entry: dict[str, int], row: int, col: int) -> dict[str, int]:
+    """Return which element of the matrix a slot of a register holds."""
+    return {name: entry[name] for name in ("lane", "register", "slot")} | {"tile_row": row, "tile_col": col}

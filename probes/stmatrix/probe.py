@@ -9,7 +9,7 @@ Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -34,21 +34,33 @@ class StMatrixProbe(Probe):
     trans = option(default=False, help="transpose each matrix on its way into memory")
     shape = option("m8n8", choices=("m8n8", "m16n8"), help="shape of one matrix")
     dtype = option("b16", choices=("b16", "b8"), help="PTX type of the elements")
-    tile = option("", metavar="ROWSxCOLS", help="tile in shared memory; left out: just the matrices")
-    pitch = option(0, metavar="BYTES", help="from one row of the tile to the next; 0: rows touch")
-    swizzle = option("none", metavar="MODE|B,M,S", help="none, 32B, 64B, 128B, or B,M,S in elements")
+    tile = option(
+        "", metavar="ROWSxCOLS", help="tile in shared memory; left out: just the matrices", maps=False
+    )
+    pitch = option(0, metavar="BYTES", help="from one row of the tile to the next; 0: rows touch", maps=False)
+    swizzle = option(
+        "none", metavar="MODE|B,M,S", help="none, 32B, 64B, 128B, or B,M,S in elements", maps=False
+    )
     addr = option(
-        "", metavar="EXPR", help="byte address of each lane, such as 'lane % 8 * 32 + lane // 8 * 16'"
+        "",
+        metavar="EXPR",
+        help="byte address of each lane, such as 'lane % 8 * 32 + lane // 8 * 16'",
+        maps=False,
     )
     poison_unused_lanes = option(
         default=True,
         help="lanes that supply no row point at the spare row; otherwise at the rows of lower lanes",
+        maps=False,
     )
 
     def check(self, case: Case) -> None:
         isa.check_form(form_of(case), case.arch)
         if not placement(case).hits:
             raise UsageError(f"address expression '{case.addr}' writes no row of the tile")
+
+    def identity(self, case: Case) -> Hashable:
+        placed = placement(case)
+        return form_of(case), placed.tile, placed.offsets
 
     def variants(self, arch: str) -> Iterator[Case]:
         for form in isa.legal_forms(arch):
@@ -124,13 +136,14 @@ class StMatrixProbe(Probe):
             },
         }  # fmt: skip
         result["banks"] = placed.banks(f"stmatrix.{case.num}") if form.shape == "m8n8" else None
+        result["notes"] = [PACKED[form.shape]]
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
         form, cost = form_of(case), record.result["banks"]
         price = f"Wavefronts of {form.shape} are not modelled."
         if cost:
-            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}."
+            price = f"Wavefronts: {cost['wavefronts']}, ideal {cost['ideal']}.{remedy(case)}"
         if unusual := placement(case).explanation(STORES):
             return f"{unusual} {price}"
         if form.shape == "m16n8":
@@ -141,6 +154,18 @@ class StMatrixProbe(Probe):
             f"Lanes 0-{form.addresses - 1} each supply the place of one 16-byte row; lane 4*i+j stores "
             f"{what} of every matrix. {price}"
         )
+
+
+PACKED = {
+    "m8n8": "It stores 16-bit elements: two f32 accumulators go into one register first, cvt.rn.f16x2.f32.",
+    "m16n8": "It stores 8-bit elements: four accumulators go into one register first, by cvt to 8 bits.",
+}
+
+
+def remedy(case: Case) -> str:
+    """Return which options would spare the conflicts that there are, or ""."""
+    found = placement(case).remedies(f"stmatrix.{case.num}")
+    return f" Without conflicts: {' or '.join(found)}." if found else ""
 
 
 def form_of(case: Case) -> isa.StMatrixForm:

@@ -9,7 +9,7 @@ Source: CUDA C++ programming guide, "Warp matrix functions", which leaves the la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ptxlab.isa import wmma as isa
 from ptxlab.isa.numbers import encode
 from ptxlab.isa.types import BITS
 from ptxlab.layout.coordinates import Coordinates
+from ptxlab.layout.tile import spans
 from ptxlab.toolchain.arch import base_number
 
 CHUNK_BYTES = 16
@@ -50,8 +51,9 @@ class WmmaProbe(Probe):
         dtype = str(params["dtype"])
         params["shape"] = params["shape"] or isa.shapes(dtype)[0]
         params["acc"] = params["acc"] or isa.accumulators(dtype)[0]
-        if dtype == "b1":
-            params["op"] = params["op"] or "and"
+
+    def identity(self, case: Case) -> Hashable:
+        return form_of(case), case.acc_layout, case.memory
 
     def check(self, case: Case) -> None:
         reason, legal = objection(case)
@@ -129,7 +131,7 @@ class WmmaProbe(Probe):
                 operand: dict(zip(("rows", "cols"), form.extent(operand), strict=True))
                 for operand in (*isa.OPERANDS, "D")
             },
-            "formulas": {operand: isa.formulas(form, operand) for operand in isa.OPERANDS},
+            "formulas": {operand: isa.formulas(form, operand) for operand in (*isa.OPERANDS, "D")},
         }
         for operand in isa.OPERANDS:
             entries = isa.register_map(form, operand).entries()
@@ -140,6 +142,8 @@ class WmmaProbe(Probe):
         where = isa.register_map(form, "D")
         result["D"] = where.entries(outputs["D"]) if measured else where.entries()
         result["fragments"] = [fragment(form, operand) for operand in (*isa.OPERANDS, "D")]
+        result["mma"] = [part_of(operand, part) for operand in "ABC" for part in isa.parts(form, operand)]
+        result["titles"] = {"fragments": "what a lane holds", "mma": "the operands of mma.sync in it"}
         if astray := [
             each for operand in isa.OPERANDS for each in elsewhere(form, operand, outputs[operand])
         ]:
@@ -164,7 +168,8 @@ def form_of(case: Case) -> isa.WmmaForm:
     """Return the form that a case names."""
     m, n, k = (int(number) for number in case.shape[1:].replace("n", "k").split("k"))
     turing = base_number(case.arch) == 75
-    return isa.WmmaForm(m, n, k, case.dtype, case.acc, case.layout, case.op, turing)
+    usual_op = ("xor" if turing else "and") if case.dtype == "b1" else ""
+    return isa.WmmaForm(m, n, k, case.dtype, case.acc, case.layout, case.op or usual_op, turing)
 
 
 def objection(case: Case) -> tuple[str, str]:
@@ -274,10 +279,19 @@ def coordinates(form: isa.WmmaForm, operand: str, registers: NDArray[Any]) -> ND
 
 def fragment(form: isa.WmmaForm, operand: str) -> dict[str, str | int]:
     """Return the row of a table: what a lane holds of an operand."""
+    width = form.width(operand)
     return {
-        "operand": operand, "type": form.dtype_of(operand),
-        "elements": form.registers(operand) * form.width(operand),
+        "operand": operand, "type": form.dtype_of(operand), "elements": form.registers(operand) * width,
         "registers": form.registers(operand), "copies": form.copies(operand),
+        "x[i]": f"register i // {width}, slot i % {width}" if width > 1 else "register i",
+    }  # fmt: skip
+
+
+def part_of(operand: str, part: isa.Part) -> dict[str, str]:
+    """Return the row of a table: an operand of mma.sync that is part of a fragment."""
+    return {
+        "operand": operand, "registers": ", ".join(f"r{register}" for register in part.registers),
+        "rows": spans(part.rows), "columns": spans(part.cols), "is": part.name,
     }  # fmt: skip
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from ptxlab.cli.common import Format, FormatOption, Group, JsonFlag, command_line, emit
+from ptxlab.cli.common import Format, FormatOption, JsonFlag, command_line, emit
+from ptxlab.cli.parsing import App
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(cls=Group, no_args_is_help=True)
+    group = App()
     group.command("info")(info)
     group.command("clear")(clear)
     app.add_typer(group, name="cache", help="Where compiled kernels are kept.")

@@ -8,14 +8,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
 
-from ptxlab.errors import MissingError, UsageError, unknown_name
+from ptxlab.cli import choices
+from ptxlab.errors import MissingError, one_line, shortened
 from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
@@ -45,80 +46,33 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to print for
 DebugFlag = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of an error.", expose_value=False)
 ]
-"""Every command has it without declaring it, and main acts on it: see Group."""
+"""Every command has it without declaring it, and main acts on it: see parsing."""
 ArchOption = Annotated[
     str | None,
     typer.Option(
         "--arch",
         metavar="SM_XX",
         help="Architecture to compile for; left out: that of the device that runs, else sm_90a.",
+        autocompletion=choices.archs,
     ),
 ]
 BackendOption = Annotated[
     Backend, typer.Option("--backend", help="What answers; auto takes the device if there is one.")
 ]
 DeviceOption = Annotated[int, typer.Option("--device", metavar="N", min=0, help="Which GPU, counted from 0.")]
-TimeoutOption = Annotated[
-    float,
-    typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit of one job on the GPU."),
-]
+
+
+def seconds(what: str) -> Any:
+    """Declare a time limit, of a millisecond to a day: clocks and locks know no infinity."""
+    return typer.Option("--timeout", metavar="SECONDS", min=0.001, max=86400, help=f"Time limit of {what}.")
+
+
+TimeoutOption = Annotated[float, seconds("one job on the GPU")]
 
 SvgOption = Annotated[Path | None, typer.Option("--svg", help="Draw the picture into this file.")]
 HtmlOption = Annotated[
     Path | None, typer.Option("--html", help="Write a page on which a lane lights up everywhere.")
 ]
-
-
-class Group(TyperGroup):
-    """Commands under one name: ``typer.Typer(cls=Group)``.
-
-    It answers an unknown command with the nearest name and the whole list, and gives its commands
-    what all of them have in common.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the group's own options.
-
-        Raises:
-            UsageError: no command follows.
-
-        """
-        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
-            names = ", ".join(self.list_commands(ctx))
-            raise UsageError(f"{ctx.command_path} needs a command: {names}", f"{ctx.command_path} --help")
-        return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Return the name, the command and the arguments left for it.
-
-        Raises:
-            UsageError: the first argument is no command.
-
-        """
-        asked = args[0]
-        if not ctx.resilient_parsing and not asked.startswith("-"):
-            known = self.list_commands(ctx)
-            if asked not in known and self.get_command(ctx, asked) is None:
-                raise unknown_name(f"{ctx.command_path} command", asked, known)
-        name, command, rest = super().resolve_command(ctx, args)
-        if command is not None:
-            _equip(command, ctx.find_root().command)
-        return name, command, rest
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands; a long line is wrapped, where typer's own would be cut."""
-        commands: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, each.get_short_help_str(1000)) for name, each in commands.items()])
-
-
-def _equip(command: Any, root: Any) -> None:
-    """Give a command, and all under it, --debug (declared at the root) and help without panels."""
-    command.rich_markup_mode = root.rich_markup_mode
-    if all(param.name != "debug" for param in command.params):
-        command.params.extend(param for param in root.params if param.name == "debug")
-    for child in getattr(command, "commands", {}).values():
-        _equip(child, root)
 
 
 _command_line: list[str] = []
@@ -134,16 +88,22 @@ def set_command_line(argv: Sequence[str]) -> None:
     _command_line[:] = argv
 
 
-def emit(record: Record, *, json: bool, format: Format = Format.TABLE) -> None:
+def emit(record: Record, *, json: bool, format: Format = Format.TABLE, author: Path | None = None) -> None:
     """Print the record on stdout: as the JSON document, or as the command's view of it.
 
     Failed checks are named on stderr too, so that whoever reads only the log knows why.
+
+    Args:
+        record: what to print.
+        json: whether as the document.
+        format: else in which form.
+        author: the file of the probe that said what the record holds; what cannot be shown is its fault.
 
     Raises:
         typer.Exit: with the record's exit code when a check failed.
 
     """
-    print_record(record, json=json, format=format)
+    print_record(record, json=json, format=format, author=author)
     failed = [check for check in record.checks if not check["ok"]]
     if failed:
         first = f"{failed[0]['name']}: {failed[0]['detail']}"
@@ -151,12 +111,23 @@ def emit(record: Record, *, json: bool, format: Format = Format.TABLE) -> None:
         raise typer.Exit(int(record.exit_code))
 
 
-def print_record(record: Record, *, json: bool, format: Format) -> None:
+def print_record(record: Record, *, json: bool, format: Format, author: Path | None = None) -> None:
     """Print the record on stdout, whatever its checks say."""
     from ptxlab.render.show import text_of
 
     record.command = record.command or command_line()
-    write(text_of(record.document(), "json" if json else format.value))
+    with _blaming(author):
+        text = text_of(record.document(), "json" if json else format.value)
+    write(text)
+
+
+def _blaming(author: Path | None) -> AbstractContextManager[None]:
+    """Return what tells of an exception as the fault of a probe's file, where there is one."""
+    if author is None:
+        return nullcontext()
+    from ptxlab.experiments.base import blamed
+
+    return blamed(author)
 
 
 def write(text: str) -> None:
@@ -176,9 +147,16 @@ def write(text: str) -> None:
         raise MissingError(f"cannot write to stdout: {error.strerror or error}") from error
 
 
+_LINE = 500
+"""Characters of a failure that are shown: a terminal's worth."""
+
+
 def complain(message: str, hint: str = "") -> None:
     """Print a failure on stderr: one line, and one line with the next command if there is one."""
-    lines = [f"ptxlab: {_one_line(message)}"] + ([f"hint: {_one_line(hint)}"] if hint else [])
+    told = one_line(message)
+    if len(told) > _LINE:
+        told = f"{shortened(told, _LINE)} (--json has it whole)"
+    lines = [f"ptxlab: {told}"] + ([f"hint: {shortened(one_line(hint), _LINE)}"] if hint else [])
     try:
         _put("\n".join(lines) + "\n", sys.stderr)
     except OSError:  # there is no other place to say it; the exit code still does
@@ -200,13 +178,8 @@ def silence(stream: TextIO | None) -> None:
         os.close(nowhere)
 
 
-def _one_line(text: str) -> str:
-    """Return the text with its line breaks shown as "; " (a compiler's message has several)."""
-    return "; ".join(part.strip() for part in text.splitlines() if part.strip())
-
-
-def save_pictures(record: Record, svg: Path | None, html: Path | None) -> None:
-    """Draw the record's view into the files that the user asked for.
+def save_pictures(record: Record, svg: Path | None, html: Path | None, author: Path) -> None:
+    """Draw the record's view into the files that the user asked for; ``author`` as in emit.
 
     Raises:
         MissingError: one cannot be written there.
@@ -219,7 +192,10 @@ def save_pictures(record: Record, svg: Path | None, html: Path | None) -> None:
     from ptxlab.render.svg import draw
 
     record.command = record.command or command_line()
-    view = blocks(record.document())
-    for path, form in ((svg, draw), (html, page)):
+    with _blaming(author):
+        view = blocks(record.document(), "picture")
+    for path, form in ((html, page), (svg, draw)):  # the page first: a result may have nothing to draw
         if path:
-            write_whole(path, form(view))
+            with _blaming(author):
+                text = form(view)
+            write_whole(path, text)

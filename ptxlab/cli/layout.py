@@ -6,34 +6,43 @@ from typing import Annotated, Any
 
 import typer
 
+from ptxlab.cli import choices
 from ptxlab.cli.common import (
     Format,
     FormatOption,
-    Group,
-    HtmlOption,
     JsonFlag,
-    SvgOption,
     emit,
-    save_pictures,
 )
-from ptxlab.cli.options import probe_group
+from ptxlab.cli.options import LaneOption, probe_group
+from ptxlab.cli.parsing import App
 
-OperandArgument = Annotated[str, typer.Argument(help="A, B, C, D, E or registers: what the probe reports.")]
+OperandArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A, B, C, D, E or registers: what the probe reports.", autocompletion=choices.operands
+    ),
+]
 ArchOption = Annotated[
-    str | None, typer.Option("--arch", metavar="SM_XX", help="Architecture; left out: sm_90a.")
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="SM_XX",
+        help="Architecture; left out: sm_90a.",
+        autocompletion=choices.archs,
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(cls=Group, no_args_is_help=True)
+    group = App()
     for name, action, help_text in (
         ("where", _where, "Say which lane, register and slot hold an element."),
         ("what", _what, "Say which elements a register of a lane holds."),
         ("table", _table, "List a whole register map, and draw it."),
         ("detail", _detail, "Show registers, formulas, architectures, SASS and FLOP of a form."),
     ):
-        probes = typer.Typer(cls=probe_group(action), no_args_is_help=True)
+        probes = App(cls=probe_group(action, drawn=action is _table, of_maps=True))
         probes.callback()(_nothing)  # without commands of its own, typer wants one
         group.add_typer(probes, name=name, help=help_text)
     group.command("support")(support)
@@ -53,12 +62,10 @@ def _where(
     row: Annotated[int, typer.Argument(help="Row of the element, from 0.")],
     col: Annotated[int, typer.Argument(help="Column of the element, from 0.")],
     arch: ArchOption = None,
-    json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,
-) -> None:
+) -> Any:
     from ptxlab.experiments.layout import where_record
 
-    emit(where_record(_ask(probe, own, arch), operand, row, col), json=json, format=format)
+    return where_record(_ask(probe, own, arch), operand, row, col)
 
 
 def _what(
@@ -72,12 +79,10 @@ def _what(
         int | None, typer.Argument(help="Element in the register, 0 the lowest bits; left out: all.")
     ] = None,
     arch: ArchOption = None,
-    json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,
-) -> None:
+) -> Any:
     from ptxlab.experiments.layout import what_record
 
-    emit(what_record(_ask(probe, own, arch), operand, lane, register, slot), json=json, format=format)
+    return what_record(_ask(probe, own, arch), operand, lane, register, slot)
 
 
 def _table(
@@ -85,19 +90,18 @@ def _table(
     own: dict[str, Any],
     *,
     operand: Annotated[
-        str | None, typer.Argument(help="A, B, C, D, E or registers; left out: all that there are.")
+        str | None,
+        typer.Argument(
+            help="A, B, C, D, E or registers; left out: all that there are.",
+            autocompletion=choices.operands,
+        ),
     ] = None,
+    lane: LaneOption = None,
     arch: ArchOption = None,
-    svg: SvgOption = None,
-    html: HtmlOption = None,
-    json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,
-) -> None:
+) -> Any:
     from ptxlab.experiments.layout import table_record
 
-    record = table_record(_ask(probe, own, arch), operand)
-    save_pictures(record, svg, html)
-    emit(record, json=json, format=format)
+    return table_record(_ask(probe, own, arch), operand, lane)
 
 
 def _detail(
@@ -105,12 +109,10 @@ def _detail(
     own: dict[str, Any],
     *,
     arch: ArchOption = None,
-    json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,
-) -> None:
+) -> Any:
     from ptxlab.experiments.layout import detail_record
 
-    emit(detail_record(_ask(probe, own, arch)), json=json, format=format)
+    return detail_record(_ask(probe, own, arch))
 
 
 def _ask(probe: Any, own: dict[str, Any], arch: str | None) -> Any:
@@ -123,10 +125,19 @@ def _ask(probe: Any, own: dict[str, Any], arch: str | None) -> Any:
 def support(
     arch: Annotated[
         str | None,
-        typer.Option(metavar="SM_XX[,SM_YY]", help="Columns; left out: one of every generation."),
+        typer.Option(
+            metavar="SM_XX[,SM_YY]",
+            help="Columns; left out: one of every generation.",
+            autocompletion=choices.archs,
+        ),
     ] = None,
     only: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Just forms that begin so: mma, ldmatrix, wgmma, ...")
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="Just forms that begin so (mma, ldmatrix, ...), or if none does, that hold it (s4).",
+            autocompletion=choices.instructions,
+        ),
     ] = "",
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
@@ -142,19 +153,36 @@ def support(
 
 
 def compare(
-    c: Annotated[str, typer.Option("--c", metavar="SHAPE:TYPE", help="The result: m16n8k32:s32.")],
+    c: Annotated[
+        str,
+        typer.Option(
+            "--c",
+            metavar="SHAPE:TYPE",
+            help="The result: C of mma (m16n8k32:s32), or D of wgmma (m64n64k16:f32).",
+        ),
+    ],
     a: Annotated[
-        str | None, typer.Option("--a", metavar="SHAPE:TYPE", help="The A operand it shall become.")
+        str | None,
+        typer.Option(
+            "--a",
+            metavar="SHAPE:TYPE",
+            help="The A it shall become: of mma (m16n8k32:s8), or of wgmma from registers (m64n64k16:bf16).",
+        ),
     ] = None,
     b: Annotated[
-        str | None, typer.Option("--b", metavar="SHAPE:TYPE", help="The B operand it shall become.")
+        str | None, typer.Option("--b", metavar="SHAPE:TYPE", help="The B of mma it shall become.")
     ] = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """Say whether one mma's result feeds another's A or B without moving data between lanes."""
+    """Say whether one product's result feeds another's A or B without moving data between lanes, and how.
+
+    Shapes of mma are m8n8k4, m8n8k16, m8n8k32, m8n8k128, m16n8k4, m16n8k8, m16n8k16, m16n8k32, m16n8k64,
+    m16n8k128 and m16n8k256; of wgmma m64nNk8 (tf32), m64nNk16 (f16, bf16) and m64nNk32 (8 bits). Types of C
+    are f16, f32, f64 and s32; those of A and B f16, bf16, tf32, f64, e4m3, e5m2, s8, u8, s4, u4 and b1.
+    """
     from ptxlab.errors import UsageError
-    from ptxlab.experiments.layout import compare_record
+    from ptxlab.experiments.compare import compare_record
 
     if (a is None) == (b is None):
         raise UsageError("compare needs one of --a and --b", "ptxlab layout compare --help")

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import re
 import select
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 import typer
 import typer.main
 
 from ptxlab import __version__
-from ptxlab.cli import common
-from ptxlab.errors import ExitCode, PtxlabError, ToolError, UsageError, unknown_name
+from ptxlab.cli import common, completion
+from ptxlab.cli.parsing import App, Group
+from ptxlab.errors import ExitCode, PtxlabError, ToolError
 
 COMMANDS = ("doctor", "probe", "layout", "swizzle", "sass", "gemm", "profile", "cache")
 """Each is a module of ptxlab.cli with ``register(app)``; this is the order in --help."""
 
-# Typer keeps its copy of click to itself: the base of its usage errors is taken from one of them.
-_TyperUsageError = cast("type[Any]", typer.BadParameter.__mro__[1])
 
-
-class _Commands(common.Group):
+class _Commands(Group):
     """The commands, each imported when it is needed and no sooner."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -37,22 +36,21 @@ class _Commands(common.Group):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name not in self.commands:
-            app = typer.Typer()
+            app = App()
             importlib.import_module(f"ptxlab.cli.{cmd_name}").register(app)
             self.commands.update(typer.main.get_group(app).commands)
         return self.commands[cmd_name]
 
 
-app = typer.Typer(
+app = App(
     cls=_Commands,
-    rich_markup_mode=None,  # panels around the help would double its time, and do not fit a pipe
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
-    if asked:
+def _print_version(ctx: typer.Context, asked: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
+    if asked and not ctx.resilient_parsing:  # which is how a shell asks what could follow
         common.write(f"ptxlab {__version__}\n")
         raise typer.Exit
 
@@ -67,11 +65,6 @@ def _root(
     debug: common.DebugFlag = False,
 ) -> None:
     """What tensor-core instructions do: predicted by a model, run, compared."""
-
-
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line (``sys.argv`` if None) and end the process with its exit code."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 
 def run(argv: Sequence[str]) -> int:
@@ -103,16 +96,26 @@ def _reported(argv: Sequence[str]) -> int:
 
 def _dispatch(argv: Sequence[str]) -> int:
     """Let typer parse the command line and call the command; return the exit code."""
+    root = _root_command()
     try:
-        result = typer.main.get_command(app).main(
-            args=list(argv) or ["--help"], prog_name="ptxlab", standalone_mode=False
-        )
+        if completion.VARIABLE in os.environ:
+            return completion.complete(root, os.environ[completion.VARIABLE])
+        result = root.main(args=list(argv) or ["--help"], prog_name="ptxlab", standalone_mode=False)
         common.write("")
     except SystemExit as ending:
         if isinstance(ending.__context__, BrokenPipeError):  # typer's answer to a closed pipe
             raise ending.__context__ from None
         result = ending.code
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _root_command() -> Any:
+    """Return what parses the command line."""
+    root = typer.main.get_command(app)
+    for param in root.params:
+        if param.name in ("install_completion", "show_completion"):
+            param.callback = completion.install_with_care(cast("Any", param.callback))
+    return root
 
 
 def _report(error: Exception, argv: Sequence[str]) -> int:
@@ -145,37 +148,11 @@ def _as_ptxlab_error(error: Exception) -> PtxlabError:
     """Return the failure as one that can be reported."""
     if isinstance(error, PtxlabError):
         return error
-    if isinstance(error, _TyperUsageError):
-        return _usage_error(error)
     return ToolError(
         f"{type(error).__name__}: {error} (this is a fault of ptxlab)",
         "run it again with --debug and report what that shows",
         code="internal",
     )
-
-
-def _usage_error(error: Any) -> UsageError:
-    """Return typer's usage error in ptxlab's words."""
-    path = error.ctx.command_path if error.ctx else "ptxlab"
-    name = getattr(error, "option_name", "")
-    if name and type(error).__name__ == "NoSuchOption":
-        known = [option for p in error.ctx.command.get_params(error.ctx) for option in p.opts]
-        return unknown_name(f"{path} option", name, [k for k in known if k.startswith("-")])
-    value = _typed_value(getattr(getattr(error, "param", None), "opts", []))
-    given = f" (given: '{value}')" if value is not None and f"'{value}'" not in error.format_message() else ""
-    return UsageError(error.format_message() + given, f"{path} --help")
-
-
-def _typed_value(options: Sequence[str]) -> str | None:
-    """Return what was typed for an option, which typer's own messages leave out."""
-    words = _options(common.command_line())
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word in options:
-            return following
-        name, equals, value = word.partition("=")
-        if equals and name in options:
-            return value
-    return None
 
 
 def _options(argv: Sequence[str]) -> list[str]:

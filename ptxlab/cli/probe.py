@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ptxlab.cli import choices
 from ptxlab.cli.common import (
     ArchOption,
     Backend,
@@ -14,20 +15,17 @@ from ptxlab.cli.common import (
     DeviceOption,
     Format,
     FormatOption,
-    HtmlOption,
     JsonFlag,
-    SvgOption,
     TimeoutOption,
-    command_line,
     emit,
-    save_pictures,
 )
-from ptxlab.cli.options import probe_group
+from ptxlab.cli.options import LaneOption, probe_group
+from ptxlab.cli.parsing import App
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(cls=probe_group(_run), no_args_is_help=True)
+    group = App(cls=probe_group(_run, drawn=True))
     group.command("list")(list_probes)
     group.command("new")(new_probe)
     group.command("verify")(verify_probes)
@@ -35,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_probes(json: JsonFlag = False, format: FormatOption = Format.TABLE) -> None:
-    """List the probes that there are, broken ones with what is wrong with them."""
+    """List the probes that there are, and what reading them tells is wrong with them; none is run."""
     from ptxlab.experiments.catalogue import list_record
 
     emit(list_record(), json=json, format=format)
@@ -53,8 +51,14 @@ def new_probe(
     emit(new_record(name, folder), json=json, format=format)
 
 
+OnlyOption = Annotated[
+    list[str],
+    typer.Option("--only", metavar="NAME", help="Just this probe.", autocompletion=choices.probes),
+]
+
+
 def verify_probes(
-    only: Annotated[list[str], typer.Option("--only", metavar="NAME", help="Just this probe.")] = [],  # noqa: B006 - typer copies it
+    only: OnlyOption = [],  # noqa: B006 - typer copies it
     record: Annotated[bool, typer.Option("--record", help="Keep the device's answers.")] = False,
     arch: ArchOption = None,
     backend: BackendOption = Backend.AUTO,
@@ -72,8 +76,8 @@ def verify_probes(
     emit(done, json=json, format=format)
 
 
-LaneOption = Annotated[
-    int | None, typer.Option("--lane", metavar="N", min=0, max=31, help="Show just this lane.")
+FullFlag = Annotated[
+    bool, typer.Option("--full", help="Print the registers of every lane, and large matrices whole.")
 ]
 RecordFlag = Annotated[bool, typer.Option("--record", help="Keep the device's answer.")]
 
@@ -85,21 +89,17 @@ def _run(
     arch: ArchOption = None,
     backend: BackendOption = Backend.AUTO,
     lane: LaneOption = None,
-    svg: SvgOption = None,
-    html: HtmlOption = None,
+    full: FullFlag = False,
     record: RecordFlag = False,
     device: DeviceOption = 0,
     timeout: TimeoutOption = 20.0,
-    json: JsonFlag = False,
-    format: FormatOption = Format.TABLE,
-) -> None:
+) -> Any:
     from ptxlab.experiments.catalogue import probe_record
 
     with _lab(backend, arch, device, timeout) as lab:
         done = probe_record(probe, own, lab, lane=lane, keep=record)
-    done.command = command_line()
-    save_pictures(done, svg, html)
-    emit(done, json=json, format=format)
+    done.params["full"] = full
+    return done
 
 
 def _lab(backend: Backend, arch: str | None, device: int, timeout: float) -> Any:

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from ptxlab.cli.common import ArchOption, Format, FormatOption, JsonFlag, command_line, emit
+from ptxlab.cli import choices
+from ptxlab.cli.common import ArchOption, Format, FormatOption, JsonFlag, command_line, emit, seconds
+from ptxlab.cli.parsing import Command, typed_options
 from ptxlab.errors import UsageError
 
 _PROGRAM = "ptxlab.profile.program"
+_OF_AN_EXPERIMENT = ("option", "m", "n", "k", "arch")
 
 
-class _TakesProgram(TyperCommand):
+class _TakesProgram(Command):
     """A command whose line may end in ``-- CMD ...``, which the parser would mix with TARGET."""
 
     # Typer keeps the type of a context to itself.
@@ -24,8 +26,7 @@ class _TakesProgram(TyperCommand):
             split = args.index("--")
             ctx.meta[_PROGRAM] = args[split + 1 :]
             args = args[:split]
-        rest: list[str] = super().parse_args(ctx, args)
-        return rest
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the usage line's parts, the program among them."""
@@ -38,59 +39,67 @@ def register(app: typer.Typer) -> None:
     app.command(cls=_TakesProgram)(profile)
 
 
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="probe:NAME or NAME, gemm:STAGE, or a report (.ncu-rep); or: -- CMD ...",
+        autocompletion=choices.targets,
+    ),
+]
+KernelOption = Annotated[
+    str, typer.Option(metavar="NAME", help="Only kernels of this name, or regex:PATTERN.")
+]
+SkipOption = Annotated[int, typer.Option(metavar="N", min=0, help="Pass over the first N matching launches.")]
+CountOption = Annotated[int | None, typer.Option(metavar="N", min=1, help="Profile at most N launches.")]
+MetricsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="LIST",
+        help="Joined by commas: counts, stalls, shared, tensor, tma, memory, limits, default"
+        " (all of these), and metric names of ncu's own.",
+        autocompletion=choices.metrics,
+    ),
+]
+SetOption = Annotated[
+    str, typer.Option("--set", metavar="NAME", help="Collect a set of ncu's own too (full, ...).")
+]
+ReportOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the report (.ncu-rep).")]
+OptionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="An option of the probe, such as num=x2; repeatable.",
+        autocompletion=choices.of_target,
+    ),
+]
+SizeM = Annotated[int | None, typer.Option("-m", min=1, help="Rows of C (gemm:STAGE).")]
+SizeN = Annotated[int | None, typer.Option("-n", min=1, help="Columns of C (gemm:STAGE).")]
+SizeK = Annotated[int | None, typer.Option("-k", min=1, help="Length of the dot products.")]
+DeviceOption = Annotated[int | None, typer.Option(metavar="N", min=0, help="Which GPU, counted from 0.")]
+
+
 def profile(
     ctx: typer.Context,
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET",
-            help="probe:NAME or NAME, gemm:STAGE, or a report (.ncu-rep); or: -- CMD ...",
-        ),
-    ] = "",
-    kernel: Annotated[
-        str, typer.Option(metavar="NAME", help="Only kernels of this name, or regex:PATTERN.")
-    ] = "",
-    launch_skip: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Pass over the first N matching launches.")
-    ] = 0,
-    launch_count: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Profile at most N launches.")
-    ] = None,
-    metrics: Annotated[
-        str,
-        typer.Option(
-            metavar="LIST",
-            help="Joined by commas: counts, stalls, shared, tensor, tma, memory, limits, default"
-            " (all of these), and metric names of ncu's own.",
-        ),
-    ] = "default",
-    section_set: Annotated[
-        str,
-        typer.Option("--set", metavar="NAME", help="Collect a set of ncu's own too (full, ...)."),
-    ] = "",
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the report (.ncu-rep).")] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the probe, such as num=x2; repeatable."),
-    ] = None,
-    m: Annotated[int | None, typer.Option("-m", min=1, help="Rows of C (gemm:STAGE).")] = None,
-    n: Annotated[int | None, typer.Option("-n", min=1, help="Columns of C (gemm:STAGE).")] = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="Length of the dot products.")] = None,
+    target: TargetArgument = "",
+    kernel: KernelOption = "",
+    launch_skip: SkipOption = 0,
+    launch_count: CountOption = None,
+    metrics: MetricsOption = "default",
+    section_set: SetOption = "",
+    report: ReportOption = None,
+    option: OptionOption = None,
+    m: SizeM = None,
+    n: SizeN = None,
+    k: SizeK = None,
     arch: ArchOption = None,
-    device: Annotated[int | None, typer.Option(metavar="N", min=0, help="Which GPU, counted from 0.")] = None,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.001, help="Time limit of the run under ncu.")
-    ] = 120.0,
+    device: DeviceOption = None,
+    timeout: Annotated[float, seconds("the run under ncu")] = 120.0,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Count what a kernel executes, waits for, and loses to bank conflicts (runs ncu)."""
-    program = ctx.meta.get(_PROGRAM)
-    if bool(program) == bool(target):
-        raise UsageError(
-            "profile needs a TARGET or, after --, a program, and not both",
-            "ptxlab profile PROBE, or: ptxlab profile -- ./app ARGUMENTS",
-        )
+    program = _program(ctx)
     from ptxlab.experiments import profile as experiment
 
     settings = experiment.Settings(
@@ -103,3 +112,26 @@ def profile(
         record = experiment.profile_target(target, arch, option or [], sizes, settings)
     record.command = command_line()
     emit(record, json=json, format=format)
+
+
+def _program(ctx: typer.Context) -> list[str]:
+    """Return the program after ``--``, or nothing where there is a TARGET.
+
+    Raises:
+        UsageError: there are both or neither, or options of a probe or stage where there is none.
+
+    """
+    program: list[str] = ctx.meta.get(_PROGRAM, [])
+    target: str = ctx.params["target"]
+    if bool(program) == bool(target):
+        raise UsageError(
+            "profile needs a TARGET or, after --, a program, and not both",
+            "ptxlab profile PROBE, or: ptxlab profile -- ./app ARGUMENTS",
+        )
+    from ptxlab.toolchain.ncu import SUFFIXES
+
+    typed = typed_options(ctx)
+    asked = [typed[name] for name in _OF_AN_EXPERIMENT if name in typed]
+    if asked and (program or target.endswith(SUFFIXES)):
+        raise UsageError(f"{', '.join(asked)}: for a probe or a stage, not for a program or a report")
+    return program

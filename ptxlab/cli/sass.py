@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ptxlab.cli import choices
 from ptxlab.cli.common import Format, FormatOption, JsonFlag, command_line, emit
 
 
@@ -15,46 +16,81 @@ def register(app: typer.Typer) -> None:
     app.command()(sass)
 
 
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="A .cu, .ptx or .cubin file, probe:NAME, or gemm:STAGE.",
+        autocompletion=choices.targets,
+    ),
+]
+ArchsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--arch",
+        metavar="SM_XX[,SM_YY]",
+        help="Architectures to compile for; left out: a .ptx's .target, a .cubin's own, else sm_90a.",
+        autocompletion=choices.archs,
+    ),
+]
+KernelOption = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="NAME", help="This kernel alone, with every opcode; mangled or not."),
+]
+IncludeOption = Annotated[
+    list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Look for headers there (.cu).")
+]
+DefineOption = Annotated[
+    list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro (.cu).")
+]
+StandardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--std",
+        metavar="STANDARD",
+        help="C++ standard (.cu): c++20, ...",
+        autocompletion=choices.cpp_standards,
+    ),
+]
+LevelOption = Annotated[
+    str | None,
+    typer.Option(
+        "-O",
+        metavar="LEVEL",
+        help="Optimisation level of ptxas (.cu, .ptx): 0 to 3.",
+        autocompletion=choices.optimisation_levels,
+    ),
+]
+RegistersOption = Annotated[
+    int | None,
+    typer.Option("--maxrregcount", metavar="N", min=1, help="Most registers of a thread (.cu, .ptx)."),
+]
+
+ExpectOption = Annotated[
+    list[str] | None,
+    typer.Option("--expect", metavar="OPCODE[=N]", help="Every kernel shown must hold it (N times)."),
+]
+CheckOption = Annotated[
+    list[str] | None,
+    typer.Option("--check", metavar="proxy-fence", help="Look for asynchronous reads without a fence."),
+]
+FlopsFlag = Annotated[
+    bool, typer.Option("--flops", help="Show what the tensor instructions compute: one, and all of the code.")
+]
+
+
 def sass(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="TARGET", help="A .cu, .ptx or .cubin file, probe:NAME, or gemm:STAGE."),
-    ],
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SM_XX[,SM_YY]",
-            help="Architectures to compile for; left out: a .ptx's .target, a .cubin's own, else sm_90a.",
-        ),
-    ] = None,
-    kernel: Annotated[
-        str | None, typer.Option(metavar="NAME", help="This kernel alone, with every opcode; mangled or not.")
-    ] = None,
-    include: Annotated[
-        list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Look for headers there (.cu).")
-    ] = None,
-    define: Annotated[
-        list[str] | None, typer.Option("-D", metavar="NAME[=VALUE]", help="Define a macro (.cu).")
-    ] = None,
-    std: Annotated[
-        str | None, typer.Option("--std", metavar="STANDARD", help="C++ standard (.cu): c++20, ...")
-    ] = None,
-    level: Annotated[
-        str | None,
-        typer.Option("-O", metavar="LEVEL", help="Optimisation level of ptxas (.cu, .ptx): 0 to 3."),
-    ] = None,
-    maxrregcount: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Most registers of a thread (.cu, .ptx)."),
-    ] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option("--expect", metavar="OPCODE[=N]", help="Every kernel shown must hold it (N times)."),
-    ] = None,
-    check: Annotated[
-        list[str] | None,
-        typer.Option("--check", metavar="proxy-fence", help="Look for asynchronous reads without a fence."),
-    ] = None,
+    target: TargetArgument,
+    arch: ArchsOption = None,
+    kernel: KernelOption = None,
+    include: IncludeOption = None,
+    define: DefineOption = None,
+    std: StandardOption = None,
+    level: LevelOption = None,
+    maxrregcount: RegistersOption = None,
+    expect: ExpectOption = None,
+    check: CheckOption = None,
+    flops: FlopsFlag = False,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
@@ -64,6 +100,6 @@ def sass(
 
     options = Options(tuple(include or ()), tuple(define or ()), std, level, maxrregcount)
     archs = [name.strip() for name in arch.split(",")] if arch else []
-    record = sass_record(target, archs, options, kernel, expect or (), check or ())
+    record = sass_record(target, archs, options, kernel, expect or (), check or (), flops=flops)
     record.command = command_line()
     emit(record, json=json, format=format)

@@ -6,24 +6,42 @@ from typing import Annotated
 
 import typer
 
-from ptxlab.cli.common import Format, FormatOption, Group, JsonFlag, emit
+from ptxlab.cli import choices
+from ptxlab.cli.common import Format, FormatOption, JsonFlag, emit
+from ptxlab.cli.parsing import App
 
 TileOption = Annotated[
     str, typer.Option("--tile", metavar="ROWSxCOLS", help="The tile in shared memory, in elements.")
 ]
-DtypeOption = Annotated[str, typer.Option("--dtype", help="Type of the elements (f16, tf32, s8, ...).")]
+DtypeOption = Annotated[
+    str,
+    typer.Option(
+        "--dtype",
+        help="Type of the elements (f16, tf32, s8, ...), or their width: b8, b16, b32, b64.",
+        autocompletion=choices.tile_types,
+    ),
+]
 AccessOption = Annotated[
     str,
-    typer.Option("--access", help="ldmatrix.x1|.x2|.x4[.trans], or mma.A|mma.B by 32-bit loads."),
+    typer.Option(
+        "--access",
+        help="ldmatrix.x1|.x2|.x4[.trans], or mma.A|mma.B by 32-bit loads.",
+        autocompletion=choices.tile_accesses,
+    ),
 ]
 OrderOption = Annotated[
-    str, typer.Option("--order", help="row: rows are contiguous (K-major); column: columns are.")
+    str,
+    typer.Option(
+        "--order",
+        help="row: rows are contiguous (K-major); column: columns are.",
+        autocompletion=choices.tile_orders,
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(cls=Group, no_args_is_help=True)
+    group = App()
     group.command("solve")(solve)
     group.command("check")(check)
     app.add_typer(group, name="swizzle", help="Find or judge the swizzle of a tile in shared memory.")
@@ -44,7 +62,10 @@ def solve(
 
 
 def check(
-    swizzle: Annotated[str, typer.Argument(help="none, 32B, 64B, 128B, or B,M,S in elements.")],
+    swizzle: Annotated[
+        str,
+        typer.Argument(help="none, 32B, 64B, 128B, or B,M,S in elements.", autocompletion=choices.swizzles),
+    ],
     tile: TileOption,
     dtype: DtypeOption = "f16",
     access: AccessOption = "ldmatrix.x4",

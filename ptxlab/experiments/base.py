@@ -6,7 +6,7 @@ import contextlib
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ from ptxlab.errors import PtxlabError, ToolError, UsageError, unknown_name
 
 Value = str | int | float | bool | None
 Macros = dict[str, str | int]
+
+RECORDINGS = "recordings"
+"""The folder beside an experiment's file with recordings of real silicon, one file a card."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Option:
         choices: the legal values, or () for any.
         help: one line for --help.
         metavar: what --help shows as the value (BYTES, EXPR, ROWSxCOLS).
+        alias: another flag for it ("--atom"), or "".
+        maps: whether it can change who holds what; if not, ``layout`` does not take it.
 
     """
 
@@ -34,6 +39,20 @@ class Option:
     choices: tuple[Value, ...]
     help: str
     metavar: str
+    alias: str = ""
+    maps: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is no option right here, so that the line that declares it is told."""
+        default: Any = self.default
+        choices: Any = self.choices
+        texts: tuple[Any, ...] = (self.help, self.metavar, self.alias)
+        if not isinstance(default, str | int | float):
+            raise TypeError(f"the default of an option is {default!r}; legal: a text, number or flag")
+        if not isinstance(choices, tuple) or {type(each) for each in choices} - {type(default)}:
+            raise TypeError(f"choices are {choices!r}; legal: a tuple of values like the default {default!r}")
+        if not all(isinstance(each, str) for each in texts) or not self.help:
+            raise TypeError(f"help, metavar and alias are {texts}; legal: text, and help not empty")
 
     def checked(self, name: str, value: Value) -> Value:
         """Return the value if it is legal.
@@ -53,9 +72,11 @@ def option(
     help: str,
     choices: tuple[Value, ...] = (),
     metavar: str = "",
+    alias: str = "",
+    maps: bool = True,
 ) -> Any:
     """Declare an option in the body of an experiment's class."""
-    return Option(default, choices, help, metavar)
+    return Option(default, choices, help, metavar, alias, maps)
 
 
 def flag(name: str) -> str:
@@ -94,11 +115,18 @@ class Case:
 class Experiment:
     """A folder with a kernel, a prediction and a claim.
 
-    Subclasses declare options with ``option(...)``; the folder and the name are set when it is found.
+    Subclasses declare options with ``option(...)``; what stands here first is set when it is found.
+
+    Attributes:
+        name: how it is called: the folder's name.
+        folder: where it is.
+        file: the Python file that defines it.
+
     """
 
-    folder: Path
     name: str
+    folder: Path
+    file: Path
 
     @classmethod
     def options(cls) -> dict[str, Option]:
@@ -115,6 +143,12 @@ class Experiment:
             UsageError: an option does not exist, a value is none of its choices, or the form is illegal.
 
         """
+        case = self.point(arch, **given)
+        self.check(case)
+        return case
+
+    def point(self, arch: str, **given: Value) -> Case:
+        """Return the point with these values, legal or not; raises as ``case`` does but for the form."""
         options = self.options()
         for name in given:
             if name not in options:
@@ -122,15 +156,24 @@ class Experiment:
         defaults = {name: each.default for name, each in options.items()}
         params = {name: options[name].checked(name, value) for name, value in (defaults | given).items()}
         self.complete(params)
-        case = Case(arch, params, defaults)
-        self.check(case)
-        return case
+        sound = all(isinstance(value, str | int | float | None) for value in params.values())
+        if params.keys() != options.keys() or not sound:
+            raise fault(self, f"complete() leaves {params}; legal: a text, number or flag for each option")
+        return Case(arch, params, defaults)
 
     def complete(self, params: dict[str, Value]) -> None:
         """Fill in, in place, what an option that was left out means beside the others."""
 
     def check(self, case: Case) -> None:
         """Raise UsageError, naming the legal set, if this point is illegal. Any point is legal by default."""
+
+    def identity(self, case: Case) -> Hashable:
+        """Return what determines the kernel of a point and its data.
+
+        Points of equal identity share recordings. It is each option's value, unless a probe knows better: one
+        value may be typed in several ways, and some options just choose what is shown.
+        """
+        return tuple(case.params.items())
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield every point that is recorded and verified; illegal ones are left out."""
@@ -153,21 +196,24 @@ class Experiment:
 
     @property
     def recordings(self) -> Path:
-        """The folder of recordings of real silicon, one file a card."""
-        return self.folder / "recordings"
+        """The folder of its recordings."""
+        return self.folder / RECORDINGS
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring of the experiment's module or class."""
-        import sys
+        """The first line of the docstring of the experiment's module."""
+        doc = sys.modules[type(self).__module__].__doc__
+        return str(doc or "").strip().partition("\n")[0]
 
-        doc = type(self).__doc__ or sys.modules[type(self).__module__].__doc__ or ""
-        return doc.strip().partition("\n")[0]
+
+def fault(experiment: Experiment, what: str) -> ToolError:
+    """Return the error for something that an experiment says and that cannot be."""
+    return ToolError(f"{experiment.file}: {what}")
 
 
 @contextlib.contextmanager
-def blamed(experiment: Experiment) -> Iterator[None]:
-    """Tell of an exception that comes out of an experiment's own file as that file's fault.
+def blamed(file: Path) -> Iterator[None]:
+    """Tell of an exception that comes out of an experiment's file as that file's fault.
 
     What the file prints goes to stderr: stdout belongs to the answer.
 
@@ -175,22 +221,39 @@ def blamed(experiment: Experiment) -> Iterator[None]:
         ToolError: with the file, the line and the exception.
 
     """
-    files = {str(path) for path in experiment.folder.glob("*.py")}
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
-    except (PtxlabError, KeyboardInterrupt):
+    except PtxlabError:
         raise
-    except BaseException as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename in files]
-        if not frames and asset_root() in experiment.folder.parents:
+    except BaseException as error:  # whatever a user's own file raises is that file's problem
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if file.parent in Path(frame.filename).parents]
+        if isinstance(error, KeyboardInterrupt) and not _is_raised(own, frames):
+            raise  # it comes from the keyboard
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            where = f"{file}:{error.lineno}"
+        elif own:
+            where = f"{own[-1].filename}:{own[-1].lineno}"
+        elif asset_root() in file.parents:
             raise  # the package's own experiment: its fault is ptxlab's
-        where = (
-            f"{frames[-1].filename}:{frames[-1].lineno}"
-            if frames
-            else f"{experiment.folder} (what it returned)"
-        )
-        raise ToolError(f"{where}: {type(error).__name__}: {error}") from error
+        else:
+            where = f"{file} (what it returns)"
+        raise ToolError(f"{where}: {in_words(error)}") from error
+
+
+def _is_raised(own: list[traceback.FrameSummary], frames: list[traceback.FrameSummary]) -> bool:
+    """Say whether a line of the file itself raised the exception."""
+    return bool(own) and own[-1] is frames[-1] and str(own[-1].line).startswith("raise")
+
+
+def in_words(error: BaseException) -> str:
+    """Return the exception and its words, which its class may have made impossible to get."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - it is the file's own code
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def sizes(text: str, *, parts: int, what: str) -> tuple[int, ...]:

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
-from ptxlab.experiments.base import Value, blamed
+from ptxlab.experiments.base import RECORDINGS, Value, blamed
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
@@ -22,30 +22,34 @@ TEMPLATE = Path(__file__).with_name("template")
 
 
 def list_record() -> Record:
-    """Return every probe that is found, with its question, its options and its recordings."""
+    """Return every probe that is found, with its question, its options and its recordings.
+
+    All of it is read: no probe is run, so what is wrong with one is told as far as reading tells.
+    """
     record = Record()
-    record.result["probes"] = [_listed(each) for each in usable_probes()]
+    record.result["probes"] = [_listed(each) for each in probe_entries()]
     return record
 
 
-def _listed(probe: Probe | Entry) -> dict[str, Any]:
-    if isinstance(probe, Entry):
-        row = {"name": probe.name, "question": probe.summary, "options": [], "recordings": []}
-        return row | {"folder": str(probe.folder), "problem": probe.problem}
-    problem = ""
+def _listed(entry: Entry) -> dict[str, Any]:
+    problem = entry.said.problem or (_taken(entry.name) if entry.name in COMMANDS else "")
     devices: list[str] = []
     try:
-        devices = [each.device for each in recording.recordings(probe)]
+        devices = [each.device for each in recording.recordings_in(entry.file.parent / RECORDINGS)]
     except PtxlabError as error:
-        problem = error.message
+        problem = problem or error.message
     return {
-        "name": probe.name,
-        "question": probe.summary,
-        "options": list(probe.options()),
+        "name": entry.name,
+        "question": entry.said.summary,
+        "options": list(entry.said.options),
         "recordings": devices,
-        "folder": str(probe.folder),
+        "folder": str(entry.file.parent),
         "problem": problem,
     }
+
+
+def _taken(name: str) -> str:
+    return f"'{name}' is a command; a probe needs another name"
 
 
 def new_record(name: str, into: Path) -> Record:
@@ -59,7 +63,7 @@ def new_record(name: str, into: Path) -> Record:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         raise UsageError(f"'{name}' is no name for a probe; legal: letters, digits, - and _, a letter first")
     if name in COMMANDS:
-        raise UsageError(f"'{name}' is a command; a probe needs another name")
+        raise UsageError(_taken(name))
     if name in [entry.name for entry in probe_entries()]:
         raise UsageError(f"there is a probe '{name}' already", "ptxlab probe list shows them")
     folder = into / name
@@ -71,10 +75,10 @@ def new_record(name: str, into: Path) -> Record:
         ) from None
     except OSError as error:
         raise MissingError(
-            f"cannot write {folder}: {error.strerror}", "--into FOLDER chooses another place"
+            f"cannot write {folder}: {error.strerror or error}", "--into FOLDER chooses another place"
         ) from error
     record = Record()
-    seen = folder.resolve() in [entry.folder.resolve() for entry in probe_entries()]
+    seen = folder.resolve() in [entry.file.parent.resolve() for entry in probe_entries()]
     elsewhere = [] if seen else [f"export PTXLAB_PROBES={into.resolve()} lets ptxlab find it"]
     record.result |= {
         "folder": str(folder),
@@ -105,7 +109,7 @@ def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int 
     """
     if keep and not lab.device:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
-    with blamed(probe):
+    with blamed(probe.file):
         case = probe.case(lab.arch, **params)
         record, outputs = run_probe(probe, case, lab)
     record.params["lane"] = lane
@@ -130,6 +134,6 @@ def verify_record(only: list[str], lab: Lab, progress: Progress, *, keep: bool) 
     if only:
         return verify([find_probe(name) for name in only], lab, progress, keep=keep)
     found = list(usable_probes())
-    problems = [ToolError(each.problem) for each in found if isinstance(each, Entry)]
+    problems = [each for each in found if isinstance(each, PtxlabError)]
     probes = [each for each in found if isinstance(each, Probe)]
     return verify(probes, lab, progress, keep=keep, problems=problems)

@@ -180,8 +180,13 @@ def _cublas() -> dict[str, Any]:
 def _cache() -> dict[str, Any]:
     """Return the cache's folder; one that cannot be written costs time and nothing else."""
     folder = cache.cache_folder()
+    try:
+        cache.info()
+    except PtxlabError as error:
+        hint = error.message + (f"; {error.hint}" if error.hint else "")
+        return _row("cache", WARNING, hint, path=str(folder))
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if existing.is_dir() and os.access(existing, os.W_OK):
+    if os.access(existing, os.W_OK):
         return _row("cache", OK, path=str(folder))
     return _row("cache", WARNING, f"{existing} cannot be written; set PTXLAB_CACHE", path=str(folder))
 
@@ -231,7 +236,7 @@ def _step(record: Record, name: str) -> Iterator[None]:
 
 def _compile(arch: str) -> Build:
     """Compile the kernel anew: what the cache holds would prove nothing."""
-    name = str(Path("ptxlab-doctor.cu").absolute())
+    name = str(Path(__file__).with_name("ptxlab-doctor.cu"))  # there may be no current directory
     flags = [f"-arch={arch}", "-std=c++20", "--ptxas-options=-v"]
     compiled = nvrtc.compile_cuda(SOURCE, name, flags)
     if not compiled.ok:

@@ -1,27 +1,24 @@
 """The records of ``ptxlab layout``: who holds what, asked of any probe that reports register maps.
 
-The maps are the model's: what the probe reports of its own prediction, so nothing here knows any instruction
-but for ``compare``, which asks ptxlab.isa.mma.
+The maps are the model's: what the probe reports of its own prediction, so nothing here knows any instruction.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import MissingError, UsageError, unknown_name
-from ptxlab.experiments.base import Case, Value
+from ptxlab.experiments.answers import check_result, claims_of, is_map, report_of
+from ptxlab.experiments.base import Case, Value, flag
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.record import Record
-from ptxlab.isa.mma import MmaForm, dense_forms
-from ptxlab.isa.registers import RegisterMap
-from ptxlab.toolchain.arch import ARCHS, DEFAULT_ARCH
+from ptxlab.toolchain.arch import ARCHS, DEFAULT_ARCH, base_number
 
 Entry = dict[str, int]
-_PLACE = ("lane", "register", "slot", "row", "col")
+_OTHER_LISTS = ("forms", "moves", "operands", "places", "holds")
+"""Results of these commands that are no register maps."""
 
 
 @dataclass(frozen=True)
@@ -46,16 +43,27 @@ class Asked:
         """The instruction's text where the probe tells it, else the probe's name."""
         return str(self.report.get("ptx", self.probe.name))
 
-    def entries(self, operand: str) -> list[Entry]:
-        """Return the map of an operand.
+    @property
+    def in_memory(self) -> dict[str, Any]:
+        """Operands that are in shared memory: the byte of each element, and where bytes count from."""
+        found: dict[str, Any] = self.report.get("shared", {})
+        return found
+
+    def named(self, typed: str, *, in_memory: bool = False) -> str:
+        """Return the name of an operand, which may be typed in small letters.
 
         Raises:
             UsageError: there is no such operand; the message names those that there are.
 
         """
-        if operand not in self.maps:
-            raise unknown_name(f"operand of {self.title}", operand, self.maps)
-        return self.maps[operand]
+        names: list[str] = [*self.maps, *(self.in_memory if in_memory else ())]
+        for name in names:
+            if typed.lower() == name.lower():
+                return name
+        error = unknown_name(f"operand of {self.title}", typed, names)
+        hints = {str(name).lower(): str(hint) for name, hint in self.probe.hints.items()}
+        error.hint = hints.get(typed.lower(), error.hint)
+        raise error
 
     def shape(self, operand: str) -> tuple[int, int]:
         """Return rows and columns of one matrix of an operand."""
@@ -80,8 +88,10 @@ def ask(probe: Probe, own: Mapping[str, Value], arch: str | None) -> Asked:
 
     """
     case = probe.case(arch or DEFAULT_ARCH, **own)
-    report = probe.report(case, probe.expected(case), measured=False)
-    maps = {name: value for name, value in report.items() if _is_map(value)}
+    _refuse_others(probe, own)
+    report = report_of(probe, case, probe.expected(case), measured=False)
+    check_result(probe, report)
+    maps = {name: value for name, value in report.items() if is_map(value) and name not in _OTHER_LISTS}
     if not maps:
         raise UsageError(
             f"{probe.name} reports no register map", f"ptxlab probe {probe.name} shows its report"
@@ -89,13 +99,16 @@ def ask(probe: Probe, own: Mapping[str, Value], arch: str | None) -> Asked:
     return Asked(probe, case, report, maps)
 
 
-def _is_map(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and isinstance(value[0], dict)
-        and set(_PLACE) <= set(value[0])
-    )
+def _refuse_others(probe: Probe, own: Mapping[str, Value]) -> None:
+    """Refuse options that change no register map: the answer would be as if they had not been given."""
+    options = probe.options()
+    given = [name for name, value in own.items() if not options[name].maps and value != options[name].default]
+    if given:
+        names = ", ".join(f"--{flag(name)}" for name in given)
+        raise UsageError(
+            f"{names}: this changes nothing of who holds what, which is all that layout tells",
+            f"ptxlab probe {probe.name} takes it",
+        )
 
 
 def _extent(entries: list[Entry], name: str) -> int:
@@ -109,18 +122,27 @@ def where_record(asked: Asked, operand: str, row: int, col: int) -> Record:
         UsageError: there is no such operand, or it has no such row or column.
 
     """
-    entries = asked.entries(operand)
+    operand = asked.named(operand, in_memory=True)
     for name, value, count in zip(("row", "column"), (row, col), asked.shape(operand), strict=True):
         _check_range(f"{name} {value}", value, count, f"{operand} of {asked.title}")
-    found = [entry for entry in entries if (entry["row"], entry["col"]) == (row, col)]
     record = asked.record(operand=operand, row=row, col=col)
-    places = "; ".join(_place(entry) for entry in found) or "no register"
-    record.result |= {
-        "operand": operand,
-        "places": found,
-        "conclusion": f"{operand}[{row}, {col}] is in {places}.",
-    }
+    element = _element(operand, {"row": row, "col": col})
+    if operand in asked.maps:
+        found = [entry for entry in asked.maps[operand] if (entry["row"], entry["col"]) == (row, col)]
+        told = f"in {'; '.join(map(_place, found)) or 'no register'}.{_remark(asked, operand, found)}"
+    else:
+        byte = asked.in_memory[operand]["bytes"][row][col]
+        found = [{"row": row, "col": col, "byte": byte}]
+        told = f"shared byte {byte}, {asked.in_memory[operand]['where']}."
+    conclusion = f"{element[0].upper()}{element[1:]} is {told}"
+    record.result |= {"operand": operand, "places": found, "conclusion": conclusion}
     return record
+
+
+def _remark(asked: Asked, operand: str, entries: list[Entry]) -> str:
+    """Return what the probe remarks on an element."""
+    remark = asked.probe.remark(asked.case, operand, entries[0]) if entries else ""
+    return f" {remark}" if remark else ""
 
 
 def what_record(asked: Asked, operand: str, lane: int, register: int, slot: int | None) -> Record:
@@ -130,18 +152,21 @@ def what_record(asked: Asked, operand: str, lane: int, register: int, slot: int 
         UsageError: there is no such operand, lane, register or slot.
 
     """
-    entries = asked.entries(operand)
+    operand = asked.named(operand)
+    entries = asked.maps[operand]
     given = {"lane": lane, "register": register} | ({} if slot is None else {"slot": slot})
     for name, value in given.items():
         count = 32 if name == "lane" else _extent(entries, name)
         _check_range(f"{name} {value}", value, count, f"{operand} of {asked.title}")
     found = [entry for entry in entries if all(entry[name] == value for name, value in given.items())]
     record = asked.record(operand=operand, lane=lane, register=register, slot=slot)
-    elements = "; ".join(_element(operand, entry, slot is None) for entry in found) or "no element"
+    elements = "; ".join(
+        _element(operand, entry) + (f" in slot {entry['slot']}" if slot is None else "") for entry in found
+    )
     record.result |= {
         "operand": operand,
         "holds": found,
-        "conclusion": f"Register {register} of lane {lane} holds {elements}.",
+        "conclusion": f"Register {register} of lane {lane} holds {elements or 'no element'}.",
     }
     return record
 
@@ -153,24 +178,28 @@ def _check_range(what: str, value: int, count: int, whose: str) -> None:
 
 def _place(entry: Entry) -> str:
     slot = f"lane {entry['lane']}, register {entry['register']}, slot {entry['slot']}"
-    return ", ".join([*_more(entry), slot])
+    return ", ".join([*_whose(entry), slot])
 
 
-def _element(operand: str, entry: Entry, name_slot: bool) -> str:  # noqa: FBT001 - read at its one call
-    where = ", ".join([f"{operand}[{entry['row']}, {entry['col']}]", *_more(entry)])
-    return f"{where} in slot {entry['slot']}" if name_slot else where
+def _element(operand: str, entry: Entry) -> str:
+    """Return "A[3, 5]"; of what has no other name than registers "row 3, col 5 of matrix 1"."""
+    row, col = entry["row"], entry["col"]
+    element = f"row {row}, col {col}" if operand == "registers" else f"{operand}[{row}, {col}]"
+    return " of ".join([element, *_whose(entry)])
 
 
-def _more(entry: Entry) -> list[str]:
-    """Return what an entry tells beyond lane, register, slot, row and column: "matrix 1", "warp 2"."""
-    return [f"{name.replace('_', ' ')} {value}" for name, value in entry.items() if name not in _PLACE]
+def _whose(entry: Entry) -> list[str]:
+    """Return which matrix an entry is of, and which warp holds it, where there are several."""
+    return [f"{name} {entry[name]}" for name in ("matrix", "warpgroup", "warp") if name in entry]
 
 
-def table_record(asked: Asked, operand: str | None) -> Record:
-    """Return the flat lists of all operands, or of one."""
-    record = asked.record(operand=operand)
-    names = [operand] if operand else list(asked.maps)
-    record.result |= {name: asked.entries(name) for name in names}
+def table_record(asked: Asked, operand: str | None, lane: int | None = None) -> Record:
+    """Return the flat lists of all operands, or of one; those of all lanes, or of one."""
+    names = [asked.named(operand)] if operand else list(asked.maps)
+    record = asked.record(operand=operand, lane=lane)
+    record.result |= {
+        name: [entry for entry in asked.maps[name] if lane in (None, entry["lane"])] for name in names
+    }
     shapes = {name: asked.shape(name) for name in names}
     record.result["shapes"] = {name: {"rows": rows, "cols": cols} for name, (rows, cols) in shapes.items()}
     return record
@@ -183,13 +212,19 @@ def detail_record(asked: Asked) -> Record:
     record.result |= {
         "operands": [_operand(asked, name) for name in asked.maps],
         "formulas": _formulas(asked),
-        "minimum": legal[0],
+        "minimum": min(legal, key=_plainest),
         "legal_on": legal,
         "later": legal == list(ARCHS[ARCHS.index(legal[0]) :]),
         "flop": _flop(asked),
+        "emulated": str(asked.report.get("emulated", "")),
     }
     _add_sass(asked, record)
     return record
+
+
+def _plainest(arch: str) -> tuple[int, str]:
+    """Order architectures by number; of one number plain code comes first, then that of one chip alone."""
+    return base_number(arch), arch
 
 
 def _is_legal(asked: Asked, arch: str) -> bool:
@@ -208,7 +243,7 @@ def _operand(asked: Asked, name: str) -> dict[str, Any]:
         "rows": rows,
         "cols": cols,
         "matrices": len({entry.get("matrix", 0) for entry in entries}),
-        "warps": len({entry.get("warp", 0) for entry in entries}),
+        "warps": len({(entry.get("warpgroup", 0), entry.get("warp", 0)) for entry in entries}),
         "registers": _extent(entries, "register"),
         "elements_per_register": _extent(entries, "slot"),
     }
@@ -229,6 +264,8 @@ def _flop(asked: Asked) -> int | None:
     B's rows are k, which is also right for a sparse A. None where this is no multiplication.
     """
     shapes = asked.report.get("shapes", {})
+    if "flop" in asked.report:
+        return int(asked.report["flop"])
     if not {"A", "B"} <= set(shapes):
         return None
     matrices = {entry.get("matrix", 0) for entries in asked.maps.values() for entry in entries}
@@ -249,147 +286,10 @@ def _add_sass(asked: Asked, record: Record) -> None:
     except MissingError as error:
         record.skip("sass", error.message)
         return
-    claims = probe.claims(case)
+    claims = claims_of(probe, case)
     check_sass(kernel, claims, record)
     record.result["sass"] = {
         opcode: count
         for opcode, count in kernel["counts"].items()
         if any(has_prefix(opcode, claim) for claim in claims)
     }
-
-
-def compare_record(c: str, operand: str, other: str) -> Record:
-    """Say whether the result of one mma can be an operand of another as it lies in the registers.
-
-    Args:
-        c: SHAPE:TYPE of the result, "m16n8k32:s32".
-        operand: "A" (the result's columns are its k) or "B" (the result's rows are its k).
-        other: SHAPE:TYPE of the operand.
-
-    Raises:
-        UsageError: there is no such form.
-
-    """
-    source, target = _form(c, "C"), _form(other, operand)
-    given = target.a_map if operand == "A" else target.b_map
-    moves, permutable = lane_moves(source.c_map, given, k="col" if operand == "A" else "row")
-    record = Record(backend="model", params={"c": c, operand.lower(): other})
-    record.result |= {
-        "operand": operand,
-        "register_local": all(move["from_lane"] == move["to_lane"] for move in moves),
-        "register_local_with_k_permuted": permutable,
-        "moves": moves,
-        "lanes": _exchange(moves),
-    }
-    record.result["conclusion"] = _compared(record.result, c, f"{operand} of {other}")
-    return record
-
-
-def _form(text: str, operand: str) -> MmaForm:
-    """Return the first form with this shape whose operand is of this type."""
-    shape, _, dtype = text.partition(":")
-    types = {"C": "acc", "A": "a", "B": "b"}[operand]
-    forms = list(dense_forms())
-    of_shape = [form for form in forms if form.shape == shape]
-    if not of_shape:
-        raise unknown_name("shape", shape, dict.fromkeys(form.shape for form in forms))
-    for form in of_shape:
-        if getattr(form, types) == dtype:
-            return form
-    legal = dict.fromkeys(getattr(form, types) for form in of_shape)
-    raise unknown_name(f"type of {operand} of {shape}", dtype, legal)
-
-
-def lane_moves(result: RegisterMap, operand: RegisterMap, *, k: str) -> tuple[list[Entry], bool]:
-    """Hold the map of a result against that of an operand which takes its elements.
-
-    Matrices of both are laid side by side until they cover the same elements.
-
-    Args:
-        result: the map of C.
-        operand: the map of A or B.
-        k: which side of the operand is summed over, "row" or "col".
-
-    Returns:
-        One entry an element, ``{"row", "col", "from_lane", "to_lane"}``; and whether all of them would stay
-        in their lane if k were counted in another order, in both operands alike.
-
-    """
-    sizes = [
-        math.lcm(*(1 + int(each.place[side].max()) for each in (result, operand))) for side in ("row", "col")
-    ]
-    held, wanted = (_lanes(each, sizes) for each in (result, operand))
-    moves = [
-        {"row": place[-2], "col": place[-1], "from_lane": held[place], "to_lane": wanted[place]}
-        for place in sorted(wanted)
-    ]
-    side = -1 if k == "col" else -2
-    return moves, _by_line(held, side) == _by_line(wanted, side)
-
-
-def _lanes(where: RegisterMap, sizes: list[int]) -> dict[tuple[int, ...], int]:
-    """Return (matrix, row, col) -> lane, with the map repeated until it covers ``sizes``."""
-    rows, cols = (1 + int(where.place[side].max()) for side in ("row", "col"))
-    return {
-        (entry.get("matrix", 0), entry["row"] + down, entry["col"] + along): entry["lane"]
-        for entry in where.entries()
-        for down in range(0, sizes[0], rows)
-        for along in range(0, sizes[1], cols)
-    }
-
-
-def _by_line(lanes: dict[tuple[int, ...], int], side: int) -> Counter[frozenset[tuple[tuple[int, ...], int]]]:
-    """Return how often each line along k occurs: what it holds and in which lanes, without its number."""
-    lines = defaultdict(set)
-    for place, lane in lanes.items():
-        rest = tuple(value for index, value in enumerate(place, -len(place)) if index != side)
-        lines[place[side]].add((rest, lane))
-    return Counter(frozenset(line) for line in lines.values())
-
-
-def _exchange(moves: list[Entry]) -> list[dict[str, Any]]:
-    """Return for each lane how many elements it keeps, and from which others it takes some."""
-    taken: dict[int, Counter[int]] = defaultdict(Counter)
-    for move in moves:
-        taken[move["to_lane"]][move["from_lane"]] += 1
-    return [
-        {
-            "lane": lane,
-            "keeps": sources[lane],
-            "takes_from": sorted(source for source in sources if source != lane),
-            "takes": sources.total() - sources[lane],
-        }
-        for lane, sources in sorted(taken.items())
-    ]
-
-
-def _compared(result: dict[str, Any], c: str, target: str) -> str:
-    if result["register_local"]:
-        return f"register-local: every element of {c} is in the lane that {target} needs it in."
-    moving = sum(move["from_lane"] != move["to_lane"] for move in result["moves"])
-    text = (
-        f"not register-local, needs shuffle: {moving} of {len(result['moves'])} elements of {c} are in "
-        f"another lane than {target} needs them in; {_groups(result['lanes'])}."
-    )
-    if result["register_local_with_k_permuted"]:
-        text += " Without a shuffle: count k in the order in which the lanes hold it, in both operands alike."
-    return text
-
-
-def _groups(lanes: list[dict[str, Any]]) -> str:
-    """Return which lanes exchange elements with each other: those joined by some move."""
-    group = {each["lane"]: each["lane"] for each in lanes}
-    for each in lanes:
-        for other in each["takes_from"]:
-            low, high = sorted((group[each["lane"]], group[other]))
-            group = {lane: low if first == high else first for lane, first in group.items()}
-    members = defaultdict(list)
-    for lane, first in group.items():
-        members[first].append(str(lane))
-    joined = [each for each in members.values() if len(each) > 1]
-    if len(joined) == 1:
-        return (
-            "all lanes exchange" if len(joined[0]) == len(group) else f"lanes {', '.join(joined[0])} exchange"
-        )
-    first, second = (", ".join(each) for each in joined[:2])
-    return f"lanes {first} exchange among themselves, lanes {second}, and so on"

@@ -85,17 +85,23 @@ class Probe(Experiment):
     findings: tuple[str, ...] = ()
     """Names of checks that judge what the user chose (a planted fault), not whether the model is right."""
 
+    maps: bool = True
+    """Whether it reports register maps. Where it does not, say False: lists read that without running it."""
+
+    hints: Mapping[str, str] = {}
+    """Operand that it does not report, but people ask for -> the command that answers."""
+
     def inputs(self, case: Case) -> Arrays:
         """Return the arrays that the kernel reads; every element carries its own coordinates."""
-        raise NotImplementedError
+        raise NotImplementedError("inputs() is missing")
 
     def outputs(self, case: Case) -> Mapping[str, Output]:
         """Return what the kernel writes."""
-        raise NotImplementedError
+        raise NotImplementedError("outputs() is missing")
 
     def geometry(self, case: Case) -> Geometry | tuple[Geometry, ...]:
         """Return how it is launched; several are launched in order, with the same kernel."""
-        raise NotImplementedError
+        raise NotImplementedError("geometry() is missing")
 
     def fault(self, case: Case) -> Fault | None:
         """Return what keeps this point from ending well on a device, or None: it ends well."""
@@ -104,15 +110,20 @@ class Probe(Experiment):
 
     def expected(self, case: Case) -> Arrays:
         """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""
-        raise NotImplementedError
+        raise NotImplementedError("expected() is missing")
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
         """Return the JSON result for these outputs, which are the device's (measured) or the model's."""
-        raise NotImplementedError
+        raise NotImplementedError("report() is missing")
 
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         """Add the checks that this probe makes on outputs beyond their being equal to the prediction."""
 
     def conclude(self, case: Case, record: Record) -> str:
         """Return one sentence for a person."""
-        raise NotImplementedError
+        raise NotImplementedError("conclude() is missing")
+
+    def remark(self, case: Case, operand: str, entry: Mapping[str, int]) -> str:
+        """Return what a person must know beside an entry of an operand's register map; "" if nothing."""
+        del case, operand, entry
+        return ""

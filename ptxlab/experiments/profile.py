@@ -14,6 +14,7 @@ from typing import Any
 from ptxlab.device.client import wrapped_command
 from ptxlab.errors import MissingError, PtxlabError, UsageError, unknown_name
 from ptxlab.experiments import counters
+from ptxlab.experiments.base import blamed
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.runner import open_lab
 from ptxlab.experiments.workload import Workload, find_experiment, values_of, workload_of
@@ -92,8 +93,9 @@ def profile_target(
     lab = open_lab("auto", arch, settings.device or 0, _START_SECONDS)
     if lab.worker:
         lab.worker.close()  # it has said which device there is; the run under ncu has its own
-    case = experiment.case(lab.arch, **values)
-    workload = workload_of(experiment, case)
+    with blamed(experiment.file):
+        case = experiment.case(lab.arch, **values)
+        workload = workload_of(experiment, case)
     record = Record(arch=case.arch, params=settings.params() | {"target": target} | case.params)
     record.result = {"kernels": [], "static": workload.static, "modelled": workload.modelled}
     record.environment = environment(device=vars(lab.device) if lab.device else None)

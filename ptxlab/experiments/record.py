@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ptxlab import __version__
-from ptxlab.errors import ExitCode, PtxlabError
+from ptxlab.errors import ExitCode, PtxlabError, one_line
 
 SCHEMA = "ptxlab.record/1"
 
@@ -75,8 +75,8 @@ def error_document(command: list[str], error: PtxlabError) -> dict[str, Any]:
         "error": {
             "code": error.code,
             "exit": int(error.exit_code),
-            "message": error.message,
-            "hint": error.hint,
+            "message": one_line(error.message),
+            "hint": one_line(error.hint),
         },
     }
 

@@ -8,13 +8,12 @@ record again on a device, never to edit the file.
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 import functools
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.errors import MissingError, ToolError
+from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
 from ptxlab.experiments.base import Case, Experiment
 from ptxlab.experiments.unit import digest
 from ptxlab.files import write_whole
@@ -41,6 +40,8 @@ class Recording:
         date: when, as YYYY-MM-DD.
         environment: driver, compilers, and whatever else the run knew.
         variants: by name (architecture and the options that differ from their defaults).
+        file: where it was read from, or None.
+        names: (architecture, identity) -> the name of the variant that was recorded there, once it was asked.
 
     """
 
@@ -48,6 +49,8 @@ class Recording:
     date: str
     environment: dict[str, Any] = field(default_factory=dict)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    file: Path | None = None
+    names: dict[Hashable, str] = field(default_factory=dict, repr=False, compare=False)
 
     def add(
         self,
@@ -56,18 +59,52 @@ class Recording:
         arrays: Mapping[str, NDArray[Any]],
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add what the device answered at one point: raw arrays, and numbers as JSON."""
-        self.variants[variant_name(case)] = {
+        """Put in what the device answered at one point: raw arrays, and numbers as JSON."""
+        variant = {
             "digest": digest(experiment, case),
-            "params": case.params,
+            "params": dict(case.params),
             "arrays": {name: pack(array) for name, array in arrays.items()},
             "result": dict(result or {}),
         }
+        self._put(experiment, variant_name(case), variant)
 
-    def find(self, case: Case) -> dict[str, Any] | None:
-        """Return the variant that was recorded at this very point, or None."""
-        found = self.variants.get(variant_name(case))
-        return found if found and found["params"] == case.params else None
+    def merge(self, experiment: Experiment, other: Recording) -> None:
+        """Put in the variants of another recording."""
+        for name, variant in other.variants.items():
+            self._put(experiment, name, variant)
+
+    def find(self, experiment: Experiment, case: Case) -> dict[str, Any] | None:
+        """Return the variant that was recorded at this very point, however it was typed then, or None."""
+        named = self.variants.get(variant_name(case))
+        if named and named["params"] == case.params:
+            return named
+        try:
+            name = self._names(experiment).get((case.arch, experiment.identity(case)))
+        except UsageError:  # there is no such point on the recording's architecture
+            return None
+        return self.variants[name] if name else None
+
+    def _put(self, experiment: Experiment, name: str, variant: dict[str, Any]) -> None:
+        """Put a variant in the place of the one that was recorded at the same point."""
+        point = _recorded_at(experiment, name, variant)
+        own = self._names(experiment).setdefault(point, name) if point is not None else name
+        self.variants[own] = variant
+
+    def _names(self, experiment: Experiment) -> dict[Hashable, str]:
+        if not self.names:
+            for name, variant in self.variants.items():
+                if (point := _recorded_at(experiment, name, variant)) is not None:
+                    self.names.setdefault(point, name)
+        return self.names
+
+
+def _recorded_at(experiment: Experiment, name: str, variant: Mapping[str, Any]) -> Hashable:
+    """Return the architecture and the identity of a variant's point; None if there is no such any more."""
+    try:
+        case = experiment.point(name.partition(" ")[0], **variant["params"])
+        return case.arch, experiment.identity(case)
+    except UsageError:
+        return None
 
 
 def variant_name(case: Case) -> str:
@@ -87,22 +124,41 @@ def unpack(packed: Mapping[str, Any]) -> NDArray[Any]:
     return np.frombuffer(raw, dtype=packed["dtype"]).reshape(packed["shape"])
 
 
+def arrays_of(variant: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a variant."""
+    return {name: unpack(packed) for name, packed in variant["arrays"].items()}
+
+
+def has_run(experiment: Experiment, case: Case) -> bool:
+    """Say whether some recording holds an answer of this very kernel, to whatever data."""
+    wanted = digest(experiment, case)
+    return any(v["digest"] == wanted for kept in recordings(experiment) for v in kept.variants.values())
+
+
 def is_stale(experiment: Experiment, case: Case, variant: Mapping[str, Any]) -> bool:
     """Say whether the kernel has changed since this variant was recorded."""
     return bool(variant["digest"] != digest(experiment, case))
 
 
 def recordings(experiment: Experiment) -> list[Recording]:
-    """Return every recording of an experiment, the newest first.
+    """Return every recording of an experiment, the newest first; raises as recordings_in does."""
+    return recordings_in(experiment.recordings)
+
+
+def recordings_in(folder: Path) -> list[Recording]:
+    """Return every recording in a folder, the newest first.
 
     Raises:
-        ToolError: a file is damaged; the message names it.
+        ToolError: a file is damaged, or the folder cannot be read; the message names it.
 
     """
-    if not experiment.recordings.is_dir():
+    try:
+        files = sorted(each for each in folder.iterdir() if each.suffix == ".json")
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [load(path) for path in sorted(experiment.recordings.glob("*.json"))]
-    return sorted(found, key=lambda each: each.date, reverse=True)
+    except OSError as error:
+        raise ToolError(f"{folder} cannot be read: {error.strerror}") from error
+    return sorted(map(load, files), key=lambda each: each.date, reverse=True)
 
 
 def load(path: Path) -> Recording:
@@ -115,30 +171,30 @@ def load(path: Path) -> Recording:
     try:
         state = path.stat()
         return _load(path, state.st_mtime_ns, state.st_size)
-    except (OSError, RecursionError, MemoryError) as error:
-        raise _damaged(path, error) from error
+    except PtxlabError:
+        raise
+    except Exception as error:  # whatever json, zlib and numpy say of bytes that are none of theirs
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
 
 
 @functools.lru_cache(maxsize=64)  # verify asks for the same file once for every variant
 def _load(path: Path, modified: int, size: int) -> Recording:
     del modified, size  # a changed file is another question
-    try:
-        text = json.loads(path.read_text(encoding="utf-8"))
-        if text["schema"] != SCHEMA:
-            raise ToolError(f"{path}: schema is {text['schema']}; this version reads {SCHEMA}")
-        for variant in text["variants"].values():
-            str(variant["digest"]), dict(variant["params"]), dict(variant["result"])
-            for packed in variant["arrays"].values():
-                unpack(packed)
-        return Recording(str(text["device"]), str(text["date"]), dict(text["environment"]), text["variants"])
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error, binascii.Error) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> ToolError:
-    return ToolError(
-        f"{path} is damaged: {type(error).__name__}: {error}", "record it again: --record on a GPU"
+    text = json.loads(path.read_text(encoding="utf-8"))
+    if text["schema"] != SCHEMA:
+        raise ToolError(f"{path}: schema is {text['schema']}; this version reads {SCHEMA}")
+    for variant in text["variants"].values():
+        str(variant["digest"]), dict(variant["params"]), dict(variant["result"])
+        for packed in variant["arrays"].values():
+            unpack(packed)
+    return Recording(
+        str(text["device"]), str(text["date"]), dict(text["environment"]), text["variants"], file=path
     )
+
+
+def damaged(path: Path | None, what: str) -> ToolError:
+    """Return the error for a recording that is not what it should be."""
+    return ToolError(f"{path} is damaged: {what}", "record it again: --record on a GPU")
 
 
 def recording_file(experiment: Experiment, device: str) -> Path:
@@ -164,7 +220,8 @@ def save(experiment: Experiment, recording: Recording) -> Path:
 
     """
     path = recording_file(experiment, recording.device)
-    text = json.dumps({"schema": SCHEMA, **vars(recording)}, indent=1, sort_keys=True) + "\n"
+    kept = {name: value for name, value in vars(recording).items() if name not in ("file", "names")}
+    text = json.dumps({"schema": SCHEMA, **kept}, indent=1, sort_keys=True) + "\n"
     if len(text) > LIMIT_BYTES:
         raise ToolError(f"{path} would take {len(text)} bytes; legal: at most {LIMIT_BYTES}")
     try:

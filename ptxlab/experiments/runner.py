@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,16 +14,19 @@ from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.experiments import ahead
 from ptxlab.experiments import recording as recordings_of
-from ptxlab.experiments.base import Case, blamed
-from ptxlab.experiments.probe import Arrays, Probe
+from ptxlab.experiments.answers import check_launch, check_said, claims_of, report_of
+from ptxlab.experiments.base import Case, blamed, fault
+from ptxlab.experiments.probe import Arrays, Geometry, Probe
 from ptxlab.experiments.record import Record, environment
-from ptxlab.experiments.unit import build_unit, kernel_name
-from ptxlab.toolchain.arch import DEFAULT_ARCH
+from ptxlab.experiments.unit import build_unit, kernel_name, unit_builder
+from ptxlab.toolchain.arch import CHIPS, DEFAULT_ARCH
 from ptxlab.toolchain.build import Build
 
-BACKENDS = ("auto", "device", "model")
 _FIRST_FEW = 5  # differences that are spelled out
+NOT_RUN = "not run on this chip"
+"""Why nothing of silicon stands behind an answer, and what is said then."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +126,30 @@ def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) ->
     else:
         record.skip("device", lab.why_no_device)
     _compare_recordings(probe, case, predicted, record)
-    fault = probe.fault(case)
-    if fault:
-        record.check(fault.name, ok=False, detail=fault.reason)
-    probe.examine(case, outputs, record)
-    record.result |= probe.report(case, outputs, measured=measured)
-    record.result["conclusion"] = probe.conclude(case, record)
+    if planted := probe.fault(case):
+        record.check(planted.name, ok=False, detail=planted.reason)
+    _ask(probe, case, outputs, record, measured=measured)
     return record, outputs
+
+
+def _ask(probe: Probe, case: Case, outputs: Arrays, record: Record, *, measured: bool) -> None:
+    """Let the probe examine, report and conclude on a copy of the record, and take over what it adds.
+
+    Raises:
+        ToolError: what it says cannot be shown.
+
+    """
+    said = replace(
+        record, result=dict(record.result), checks=list(record.checks), skipped=list(record.skipped)
+    )
+    probe.examine(case, outputs, said)
+    said.result |= report_of(probe, case, outputs, measured=measured)
+    conclusion: Any = probe.conclude(case, said)
+    if not isinstance(conclusion, str) or not conclusion:
+        raise fault(probe, f"conclude() returns {conclusion!r}; legal: a sentence")
+    check_said(probe, said, record)
+    record.checks, record.skipped = said.checks, said.skipped
+    record.result = said.result | record.result | {"conclusion": conclusion}
 
 
 def _check_shapes(probe: Probe, case: Case, predicted: Arrays) -> None:
@@ -140,14 +161,15 @@ def _check_shapes(probe: Probe, case: Case, predicted: Arrays) -> None:
     """
     outputs = probe.outputs(case)
     if predicted.keys() != outputs.keys():
-        raise ToolError(f"{probe.name}: expected() has {sorted(predicted)}, outputs() has {sorted(outputs)}")
+        raise fault(probe, f"expected() has {sorted(predicted)}, outputs() has {sorted(outputs)}")
     for name, output in outputs.items():
         found = (predicted[name].shape, predicted[name].dtype)
         said = (output.shape, np.dtype(output.dtype))
         if found != said:
-            raise ToolError(
-                f"{probe.name}: expected()['{name}'] is {found[1]}{list(found[0])}, "
-                f"outputs() says {said[1]}{list(said[0])}"
+            raise fault(
+                probe,
+                f"expected()['{name}'] is {found[1]}{list(found[0])}, "
+                f"outputs() says {said[1]}{list(said[0])}",
             )
 
 
@@ -161,7 +183,7 @@ def _compile(probe: Probe, case: Case, lab: Lab, record: Record, build: Build | 
             raise
         record.skip("sass", error.message)
         return None
-    claims = probe.claims(case)
+    claims = claims_of(probe, case)
     check_sass(kernel, claims, record)
     record.result |= {"sass": kernel, "claims": claims}
     return build
@@ -197,16 +219,21 @@ def check_sass(kernel: dict[str, Any], claims: dict[str, int], record: Record) -
 
 def probe_job(probe: Probe, case: Case, build: Build) -> Job:
     """Return the job that launches the kernel of a case once and brings its outputs back."""
-    inputs = probe.inputs(case)
-    launches = probe.geometry(case)
+    inputs, outputs, launches = probe.inputs(case), probe.outputs(case), _launches(probe, case)
+    for each in launches:
+        check_launch(probe, inputs, outputs, each)
     buffers = [Buffer(name, data.nbytes, data=data) for name, data in inputs.items()]
-    for name, output in probe.outputs(case).items():
+    for name, output in outputs.items():
         nbytes = int(np.prod(output.shape)) * np.dtype(output.dtype).itemsize
         buffers.append(Buffer(name, nbytes, download=True, canary=True))
     kernel = kernel_name(probe, probe.macros(case))
-    each = launches if isinstance(launches, tuple) else (launches,)
-    steps = tuple(Launch(module="unit", kernel=kernel, **vars(geometry)) for geometry in each)
+    steps = tuple(Launch(module="unit", kernel=kernel, **vars(each)) for each in launches)
     return Job({"unit": build.cubin}, tuple(buffers), steps)
+
+
+def _launches(probe: Probe, case: Case) -> tuple[Geometry, ...]:
+    geometry = probe.geometry(case)
+    return geometry if isinstance(geometry, tuple) else (geometry,)
 
 
 def _run_on_device(
@@ -218,18 +245,20 @@ def _run_on_device(
         DeviceError: the device faulted or hung, and the probe did not say that it would.
 
     """
-    fault = probe.fault(case)
+    planted = probe.fault(case)
     try:
         outputs = _measure(probe, case, worker, build, record)
     except DeviceError as error:
-        if fault is None:
+        if planted is None:
             raise
         record.check("prediction", ok=True, detail=f"the device ended as it must: {error.message}")
         record.result["device_fault"] = error.message
         return predicted, False
-    if fault and fault.certain:
-        record.check("prediction", ok=False, detail=f"the device ran to its end in spite of: {fault.reason}")
-    elif fault:
+    if planted and planted.certain:
+        record.check(
+            "prediction", ok=False, detail=f"the device ran to its end in spite of: {planted.reason}"
+        )
+    elif planted:
         record.check("prediction", ok=True, detail="the device ran to its end, this time")
     else:
         compare(probe, case, predicted, outputs, record, name="prediction", other="the device")
@@ -239,13 +268,17 @@ def _run_on_device(
 def _measure(
     probe: Probe, case: Case, worker: Worker, build: Build, record: Record
 ) -> dict[str, NDArray[Any]]:
-    result = worker.run(probe_job(probe, case, build))
+    job = probe_job(probe, case, build)
+    try:
+        result = worker.run(job)
+    except UsageError as error:  # the probe's launch is wrong, and not what the user typed
+        raise fault(probe, error.message) from error
     if result.clusters:
         limits = result.clusters[kernel_name(probe, probe.macros(case))]
         record.result["clusters"] = vars(limits)
     if result.damaged_canaries:
         names = ", ".join(result.damaged_canaries)
-        raise PtxlabError(f"the kernel of {probe.name} wrote outside its outputs ({names})")
+        raise fault(probe, f"the kernel wrote outside its outputs ({names})")
     return {
         name: result.arrays[name].view(output.dtype).reshape(output.shape)
         for name, output in probe.outputs(case).items()
@@ -299,31 +332,49 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
     """Hold the prediction against every recording of real silicon that has this very point."""
     agreed: list[dict[str, str]] = []
     for recording in recordings_of.recordings(probe):
-        variant = recording.find(case)
+        variant = recording.find(probe, case)
         if variant is None:
             continue
         if recordings_of.is_stale(probe, case, variant):
             record.skip(f"recording of {recording.device}", "older than the kernel: record it again")
             continue
         title = f"{recording.device}, recorded {recording.date}"
-        if fault := probe.fault(case):
+        if planted := probe.fault(case):
             said = variant["result"].get("device_fault", "")
-            ok = bool(said) or not fault.certain
+            ok = bool(said) or not planted.certain
             record.check("recording", ok=ok, detail=f"{title}: {said or 'it ran to its end'}")
             agreed += [{"device": recording.device, "date": recording.date}] if ok else []
             continue
-        found = {key: recordings_of.unpack(array) for key, array in variant["arrays"].items()}
+        found = recordings_of.arrays_of(variant)
         if _shapes(found) != _shapes(predicted):
-            raise ToolError(
-                f"the recording of {probe.name} on {recording.device} is damaged: it does not fit {case.key}",
-                "record it again: --record on a GPU",
-            )
+            raise recordings_of.damaged(recording.file, f"it does not fit {case.key}")
         compare(probe, case, predicted, found, record, name="recording", other=title)
         if record.checks[-1]["ok"]:
             agreed.append({"device": recording.device, "date": recording.date})
-    if not agreed and not any(check["name"] == "recording" for check in record.checks):
-        record.skip("recording", "no recording of these options on this architecture")
-    record.result["recordings"] = agreed
+    compared = {check["name"] for check in record.checks} & {"prediction", "recording"}
+    unproven = "" if compared or recordings_of.has_run(probe, case) else _unproven(probe, case, predicted)
+    if "recording" not in compared:
+        record.skip(
+            "recording", NOT_RUN if unproven else "no recording of these options on this architecture"
+        )
+    record.result |= {"recordings": agreed, "unproven": unproven}
+
+
+def _unproven(probe: Probe, case: Case, predicted: Arrays) -> str:
+    """Return the sentence on an answer that no silicon of this architecture stands behind."""
+    told = f"Not proven on silicon ({NOT_RUN}): what is shown for {case.arch} is derived."
+    for recording in recordings_of.recordings(probe):
+        arch = str(recording.environment.get("arch", ""))
+        variant = recording.find(probe, Case(arch, case.params, case.params))
+        if variant and _are_equal(recordings_of.arrays_of(variant), predicted):
+            return f"{told} {recording.device} ({arch}) answered just this."
+    return told
+
+
+def _are_equal(left: Arrays, right: Arrays) -> bool:
+    return _shapes(left) == _shapes(right) and all(
+        left[name].tobytes() == right[name].tobytes() for name in left
+    )
 
 
 def _shapes(arrays: Arrays) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -339,8 +390,9 @@ def verify(
 ) -> Record:
     """Run every variant of these probes; with ``keep`` write what the device answered as recordings.
 
-    The result counts variants that agree, disagree, and are skipped with the reason. A probe that fails by
-    itself does not stop the others.
+    The result counts variants that agree and disagree, and what is skipped with the reason: variants that
+    could not be compared, and forms that only other chips have. A probe that fails by itself does not stop
+    the others.
 
     Raises:
         PtxlabError: the first of ``problems`` (probes that could not be loaded) and of the probes' own
@@ -352,13 +404,12 @@ def verify(
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
-    errors = list(problems)
-    rows = []
-    for probe in probes:
+    errors, rows = list(problems), []
+    for probe, cases, build in _prepared(probes, lab.arch, errors):
         try:
-            with blamed(probe):
-                rows.append(_verify_probe(probe, lab, record, progress, keep=keep))
-        except (ToolError, UsageError) as error:
+            with blamed(probe.file):
+                rows.append(_verify_probe(probe, cases, build, lab, record, progress, keep=keep))
+        except (ToolError, UsageError, DeviceError) as error:  # after a fault comes a fresh worker
             errors.append(error)
     totals = {key: sum(row[key] for row in rows) for key in ("variants", "agree", "disagree", "skipped")}
     record.result |= {**totals, "probes": rows}
@@ -368,18 +419,44 @@ def verify(
         errors[0].record = record
         raise errors[0]
     if not totals["agree"] and not totals["disagree"]:
-        why = lab.why_no_device or f"no variant on {lab.arch}"
+        why = f"{lab.why_no_device}; no recording on {lab.arch}"
+        if not totals["variants"]:
+            why = f"{lab.arch} has no {', '.join(row['probe'] for row in rows) or 'probe'}"
         raise MissingError(
-            f"nothing to compare: {why}; no recording on {lab.arch}",
+            f"nothing to compare: {why}",
             "run it on a machine with that GPU, or with the --arch of a recording",
             record=record,
         )
     return record
 
 
-def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, keep: bool) -> dict[str, Any]:
+def _prepared(
+    probes: list[Probe], arch: str, errors: list[PtxlabError]
+) -> list[tuple[Probe, list[Case], Future[Build | None]]]:
+    """Return the variants of each probe, all being compiled from now on; a probe's own failures as errors."""
+    found = []
+    for probe in probes:
+        try:
+            with blamed(probe.file):
+                cases = list(probe.variants(arch))
+                found.append((probe, cases, _builder(probe, cases, arch)))
+        except (ToolError, UsageError) as error:
+            errors.append(error)
+    builds = ahead.start([builder for _, _, builder in found])
+    return [(probe, cases, build) for (probe, cases, _), build in zip(found, builds, strict=True)]
+
+
+def _verify_probe(
+    probe: Probe,
+    cases: list[Case],
+    compiling: Future[Build | None],
+    lab: Lab,
+    total: Record,
+    progress: Progress,
+    *,
+    keep: bool,
+) -> dict[str, Any]:
     """Run the variants of one probe and return its row of the table."""
-    cases = list(probe.variants(lab.arch))
     row: dict[str, Any] = {
         "probe": probe.name,
         "variants": len(cases),
@@ -389,7 +466,7 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
     }
     device = lab.device
     kept = recordings_of.Recording(device.name, "", {}, {}) if keep and device else None
-    build = _built(probe, cases, lab)
+    build = _built(compiling, lab)
     for index, case in enumerate(cases):
         progress(f"{probe.name} {case.key}", index, len(cases))
         record, outputs = run_probe(probe, case, lab, build)
@@ -403,7 +480,10 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
             total.skip(f"{probe.name} {case.key}", reasons)
         if kept is not None and not failed:
             kept.add(probe, case, *kept_of(probe, case, outputs, record))
-    if kept is not None and device is not None:
+    for arch, case in _of_other_chips(probe, lab.arch, cases):
+        row["skipped"] += 1
+        total.skip(f"{probe.name} {case.key}", f"{NOT_RUN}: {arch} has it, {lab.arch} has not")
+    if kept is not None and device is not None and cases:
         row["recording"] = str(keep_recording(probe, kept, device))
     progress(probe.name, len(cases), len(cases))
     return row
@@ -411,8 +491,8 @@ def _verify_probe(probe: Probe, lab: Lab, total: Record, progress: Progress, *, 
 
 def _findings(probe: Probe, case: Case) -> tuple[str, ...]:
     """Return the checks that judge what the user chose, not whether the model is right."""
-    fault = probe.fault(case)
-    return (*probe.findings, fault.name) if fault else probe.findings
+    planted = probe.fault(case)
+    return (*probe.findings, planted.name) if planted else probe.findings
 
 
 def kept_of(probe: Probe, case: Case, outputs: Arrays, record: Record) -> tuple[Arrays, dict[str, Any]]:
@@ -422,10 +502,35 @@ def kept_of(probe: Probe, case: Case, outputs: Arrays, record: Record) -> tuple[
     return {}, {key: record.result[key] for key in ("device_fault",) if key in record.result}
 
 
-def _built(probe: Probe, cases: list[Case], lab: Lab) -> Build | None:
-    """Compile all variants at once; None without a compiler, where the model answers alone."""
+def _of_other_chips(probe: Probe, arch: str, cases: list[Case]) -> Iterator[tuple[str, Case]]:
+    """Yield the points whose kernels this architecture does not have, each with a chip that has it."""
+    known = [probe.macros(case) for case in cases]
+    for chip in CHIPS:
+        for case in probe.variants(chip) if chip != arch else ():
+            if probe.macros(case) not in known:
+                known.append(probe.macros(case))
+                yield chip, case
+
+
+def _builder(probe: Probe, cases: list[Case], arch: str) -> Callable[[], Build | None]:
+    """Return what compiles all variants at once and reads their SASS; of no variants there is nothing."""
+    compiling = unit_builder(probe, cases, arch) if cases else None
+
+    def build() -> Build | None:
+        from ptxlab.sass.report import kernels
+
+        made = compiling() if compiling else None
+        if made:
+            kernels(made)  # which the build keeps
+        return made
+
+    return build
+
+
+def _built(compiling: Future[Build | None], lab: Lab) -> Build | None:
+    """Return what was compiled; None without a compiler, where the model answers alone."""
     try:
-        return build_unit(probe, cases, lab.arch) if cases else None
+        return compiling.result()
     except MissingError:
         if lab.worker:
             raise
@@ -437,7 +542,7 @@ def keep_recording(probe: Probe, kept: recordings_of.Recording, device: DeviceIn
     if not kept.variants:
         raise UsageError(f"nothing of {probe.name} agreed, so nothing is recorded")
     fresh = recordings_of.start(probe, device.name, silicon(device))
-    fresh.variants |= kept.variants
+    fresh.merge(probe, kept)
     return str(recordings_of.save(probe, fresh))
 
 

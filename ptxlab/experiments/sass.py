@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import PtxlabError, UsageError, unknown_name
-from ptxlab.experiments.base import Experiment
+from ptxlab.experiments.base import Experiment, blamed
 from ptxlab.experiments.record import Record, environment
 from ptxlab.sass.advisories import remedy
 from ptxlab.sass.claims import check_claims
 from ptxlab.sass.expectations import Expectation, parse_expectation
+from ptxlab.sass.flops import flops as flops_of
+from ptxlab.sass.instructions import WGMMA
 from ptxlab.sass.names import is_called
 from ptxlab.sass.ptx import ptx_kernels
 from ptxlab.sass.report import kernels
@@ -32,6 +34,8 @@ def sass_record(
     kernel: str | None = None,
     expect: Sequence[str] = (),
     checks: Sequence[str] = (),
+    *,
+    flops: bool = False,
 ) -> Record:
     """Build the target for each architecture and report its kernels.
 
@@ -44,6 +48,7 @@ def sass_record(
         kernel: report this kernel alone: its symbol, or its name in C++ (of all its template instances).
         expect: opcodes that every kernel reported must hold: "USETMAXREG", or with a count "LDSM.16.M88.4=8".
         checks: what else is held against every kernel reported: names of CHECKS.
+        flops: add what the tensor instructions of each kernel compute.
 
     Raises:
         UsageError: the target, an architecture, an option or the kernel does not exist or does not fit.
@@ -84,7 +89,24 @@ def sass_record(
         _keep_only(record, kernel)
     _hold_against(record, builds, expected)
     _look_for_fences(record, checks)
+    _add_more(record, flops=flops)
     return record
+
+
+def _add_more(record: Record, *, flops: bool) -> None:
+    """Add what the kernels compute, if it was asked for, and what of them nobody checks."""
+    every = record.result["kernels"]
+    if flops:
+        record.params["flops"] = True
+        record.result["kernels"] = [each | {"flops": flops_of(each)} for each in every]
+    if any(WGMMA & each["families"].keys() for each in every):
+        record.skip("release of shared memory", _UNCHECKED)
+
+
+_UNCHECKED = (
+    "not checked here, nor by ptxas: that no shared memory which a wgmma reads is overwritten before the "
+    "wgmma.wait_group"
+)
 
 
 def _report(
@@ -92,7 +114,8 @@ def _report(
 ) -> list[Build]:
     """Add what the target holds on one architecture to the record, and return its build, if there is one."""
     if experiment:
-        build = _unit(record, experiment, arch or DEFAULT_ARCH)
+        with blamed(experiment.file):
+            build = _unit(record, experiment, arch or DEFAULT_ARCH)
         if build is None:
             return []
     else:
@@ -166,6 +189,7 @@ def _no_target(target: str) -> UsageError:
 
 def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
     """Build every variant for one architecture and check its claims; None if no variant is legal there."""
+    from ptxlab.experiments.answers import claims_of
     from ptxlab.experiments.runner import kernel_report
     from ptxlab.experiments.unit import build_unit, kernel_name
 
@@ -174,7 +198,7 @@ def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
         record.skip(arch, f"{experiment.name} has no variant that is legal on {arch}")
         return None
     build = build_unit(experiment, cases, arch)
-    claims = {kernel_name(experiment, experiment.macros(case)): experiment.claims(case) for case in cases}
+    claims = {kernel_name(experiment, experiment.macros(case)): claims_of(experiment, case) for case in cases}
     for name, claimed in claims.items():
         for title, ok, detail in check_claims(kernel_report(build, name), claimed):
             record.check(f"{name} ({arch}): {title}", ok, detail)

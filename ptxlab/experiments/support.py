@@ -45,11 +45,12 @@ def support_record(archs: Sequence[str], only: str, progress: Progress) -> Recor
 
     Args:
         archs: the columns; none for ARCHS.
-        only: what the PTX text or the instruction's name must begin with.
+        only: what the PTX text or the instruction's name must begin with; where none does, what the text
+            must hold ("s4").
         progress: told of every column.
 
     Raises:
-        UsageError: an architecture does not exist, or no form begins like that.
+        UsageError: an architecture does not exist, or there is no such form.
         MissingError: ptxas or nvdisasm is not here.
         ToolError: one of them failed.
 
@@ -57,6 +58,7 @@ def support_record(archs: Sequence[str], only: str, progress: Progress) -> Recor
     wanted = [parse_arch(arch) for arch in archs] or list(ARCHS)
     every = every_form()
     forms = [form for form in every if form.label.startswith(only) or form.instruction.startswith(only)]
+    forms = forms or [form for form in every if only in form.label]
     if not forms:
         raise unknown_name("instruction", only, dict.fromkeys(form.instruction for form in every))
     columns = _columns(every, wanted, progress)

@@ -11,7 +11,7 @@ from ptxlab.experiments.base import sizes
 from ptxlab.experiments.record import Record
 from ptxlab.isa import mma
 from ptxlab.isa.registers import RegisterMap
-from ptxlab.isa.types import bits as bits_of
+from ptxlab.isa.types import BITS
 from ptxlab.layout.banks import ACCESSES, WORD_BYTES
 from ptxlab.layout.solver import VECTOR_BYTES, Reads, cost, least_padding, solve, stays_inside
 from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
@@ -22,6 +22,8 @@ ACCESS_NAMES = (
     "mma.B",
 )
 ORDERS = ("row", "column")
+_BITS = BITS | {"b8": 8, "b16": 16, "b32": 32, "b64": 64}  # what is moved may be known by its width alone
+TYPES = tuple(_BITS)
 LARGEST_TILE = 227 * 1024
 """Bytes of shared memory that a block may have on sm_90. Source: CUDA programming guide."""
 
@@ -47,7 +49,7 @@ class Question:
     @property
     def bits(self) -> int:
         """Bits of an element."""
-        return bits_of(self.dtype)
+        return _BITS[self.dtype]
 
 
 def question(tile: str, dtype: str, access: str, order: str) -> Question:
@@ -58,16 +60,20 @@ def question(tile: str, dtype: str, access: str, order: str) -> Question:
 
     """
     rows, cols = sizes(tile, parts=2, what="tile")
-    if access not in ACCESS_NAMES:
-        raise unknown_name("access", access, ACCESS_NAMES)
-    if order not in ORDERS:
-        raise unknown_name("order", order, ORDERS)
-    if rows * cols * bits_of(dtype) > 8 * LARGEST_TILE:
+    for kind, name, legal in (
+        ("type", dtype, TYPES),
+        ("access", access, ACCESS_NAMES),
+        ("order", order, ORDERS),
+    ):
+        if name not in legal:
+            raise unknown_name(kind, name, legal)
+    asked = Question(rows, cols, dtype, access, order)
+    if rows * cols * asked.bits > 8 * LARGEST_TILE:
         raise UsageError(
             f"a tile of {rows}x{cols} {dtype} does not fit a block's shared memory; "
             f"legal: up to {LARGEST_TILE} bytes"
         )
-    return Question(rows, cols, dtype, access, order)
+    return asked
 
 
 def reads_of(asked: Question) -> Reads:
@@ -198,8 +204,7 @@ def padded_answer(reads: Reads) -> dict[str, Any]:
 def _answer(asked: Question, reads: Reads, found: Swizzle | None) -> dict[str, Any]:
     if found is None:
         return padded_answer(reads)
-    own = found.rescaled(8, asked.bits) if found.bits else found
-    mode = tma_mode(found, reads.row_bytes)
+    own, mode = _of_elements(found, asked), tma_mode(found, reads.row_bytes)
     equal = f", the TMA mode {mode}" if mode else ""
     conclusion = (
         f"Swizzle{own} of {asked.dtype} elements ({found} of bytes{equal}) reads the tile without conflicts; "
@@ -207,12 +212,21 @@ def _answer(asked: Question, reads: Reads, found: Swizzle | None) -> dict[str, A
         if found.bits
         else "The tile reads without conflicts as it is."
     )
+    told = {"tma_mode": mode, "conclusion": conclusion}
+    return _parameters(asked, found) | told | _costs(reads, found)
+
+
+def _parameters(asked: Question, given: Swizzle) -> dict[str, Any]:
+    """Return B, M, S in elements and in bytes."""
     return {
-        "swizzle": list(own.parameters),
-        "swizzle_bytes": list(found.parameters),
-        "tma_mode": mode,
-        "conclusion": conclusion,
-    } | _costs(reads, found)
+        "swizzle": list(_of_elements(given, asked).parameters),
+        "swizzle_bytes": list(given.parameters),
+    }
+
+
+def _of_elements(given: Swizzle, asked: Question) -> Swizzle:
+    """Return a swizzle of bytes as one of the tile's elements."""
+    return given.rescaled(8, asked.bits) if given.bits else given
 
 
 def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -> Record:
@@ -220,35 +234,36 @@ def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -
     asked = question(tile, dtype, access, order)
     reads = reads_of(asked)
     given = parse_swizzle(swizzle, asked.bits)
+    _refuse_misfit(swizzle, given, asked, reads)
+    given = given if given.bits else Swizzle(0, 0, 0)
+    record = _record(asked, reads)
+    record.params["swizzle"] = swizzle
+    costs = _costs(reads, given)
+    each = costs["wavefronts"] / len(reads.instructions)
+    conclusion = (
+        f"{swizzle} reads the tile in {costs['wavefronts']} wavefronts, {reads.ideal} are ideal: "
+        f"{each:g} for each of {len(reads.instructions)} instructions."
+    )
+    if costs["conflicts"]:
+        conclusion += " `ptxlab swizzle solve` finds the smallest that is clean."
+    record.result |= costs | _parameters(asked, given) | {"conclusion": conclusion}
+    record.check("conflict-free", ok=costs["conflicts"] == 0, detail=conclusion)
+    return record
+
+
+def _refuse_misfit(name: str, given: Swizzle, asked: Question, reads: Reads) -> None:
+    """Refuse a swizzle that such reads, or such a tile, cannot have."""
     whole = VECTOR_BYTES if asked.access.startswith("ldmatrix") else WORD_BYTES
     if given.bits and 1 << given.base < whole:
         raise UsageError(
-            f"swizzle {swizzle} tears the {whole} bytes that {asked.access} reads in one piece; "
+            f"swizzle {name} tears the {whole} bytes that {asked.access} reads in one piece; "
             f"legal: M of at least {(whole * 8 // asked.bits).bit_length() - 1} in {asked.dtype} elements"
         )
     if not stays_inside(given, reads.nbytes):
         raise UsageError(
-            f"swizzle {swizzle} moves elements outside the tile of {reads.nbytes} bytes; "
+            f"swizzle {name} moves elements outside the tile of {reads.nbytes} bytes; "
             f"its period is {given.period} bytes"
         )
-    record = _record(asked, reads)
-    record.params["swizzle"] = swizzle
-    given = given if given.bits else Swizzle(0, 0, 0)
-    own = given.rescaled(8, asked.bits) if given.bits else given
-    record.result |= _costs(reads, given) | {
-        "swizzle": list(own.parameters),
-        "swizzle_bytes": list(given.parameters),
-    }
-    conflicts = record.result["conflicts"]
-    each = record.result["wavefronts"] / len(reads.instructions)
-    record.result["conclusion"] = (
-        f"{swizzle} reads the tile in {record.result['wavefronts']} wavefronts, {reads.ideal} are ideal: "
-        f"{each:g} for each of {len(reads.instructions)} instructions."
-    )
-    if conflicts:
-        record.result["conclusion"] += " `ptxlab swizzle solve` finds the smallest that is clean."
-    record.check("conflict-free", ok=conflicts == 0, detail=record.result["conclusion"])
-    return record
 
 
 def _record(asked: Question, reads: Reads) -> Record:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.device.job import Buffer, Job
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.experiments.answers import check_result, report_of
 from ptxlab.experiments.base import Case, Experiment, Value
 from ptxlab.experiments.counters import TENSOR_FAMILIES
 from ptxlab.experiments.gemm import GemmStage, Problem
@@ -118,7 +119,8 @@ def _probe(probe: Probe, case: Case) -> Workload:
     """Return a probe made ready. Of its prediction the wavefronts of one instruction are kept."""
     build = build_unit(probe, unit_of(probe, case), case.arch)
     kernel = kernel_name(probe, probe.macros(case))
-    told = probe.report(case, probe.expected(case), measured=False)
+    told = report_of(probe, case, probe.expected(case), measured=False)
+    check_result(probe, told)
     modelled = {name: told[name] for name in ("banks",) if name in told}
     return Workload(probe_job(probe, case, build), kernel, kernel_report(build, kernel), modelled)
 

@@ -5,7 +5,8 @@ the same block's memory; what is written to global memory is waited for in group
 memory has been read and may be used again, without until the data is there for the thread that waits.
 
 The bytes of one copy land in pieces. A barrier that is armed with fewer sees its phase end early if what has
-landed by then is just that many: on an H200 it was so now and then with 64, 128 or 512 of 1024 bytes (2026-11-30).
+landed by then is just that many: on an H200 it was so now and then with 64, 128 or 512 of 1024 bytes
+(2026-11-30).
 
 Source: PTX ISA, "Data movement and conversion instructions: cp.async.bulk", "cp.reduce.async.bulk",
 "cp.async.bulk.prefetch"; which reductions exist: what ptxas 13.5 assembles (it refuses the others).

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.isa import ldmatrix, mma, mma_sparse, stmatrix
+from ptxlab.isa import ldmatrix, mma, mma_sparse, stmatrix, wmma
 from ptxlab.isa.registers import RegisterMap
 
 PTX_VERSION = "9.0"
@@ -120,13 +120,11 @@ _PAIRS = [*((each, each) for each in _NARROW), *(("e4m3", each) for each in _NAR
 
 def _mma_sparse() -> Iterator[Form]:
     """Yield each form as it was first, with metadata in any order, and with ordered metadata."""
-    ordered = [form for form in mma_sparse.sparse_forms() if form.selector == 0]
-    newer = [mma_sparse.SparseForm(16, 8, 64, a, b, "f16") for a, b in product(_FP8, repeat=2)]
-    for form in (*ordered, *newer):
+    for form in (each for each in mma_sparse.sparse_forms() if each.selector == 0):
         c = _vector(form.c_map, form.acc)
         held = (_vector(form.a_map, form.a), _vector(form.b_map, form.b))
         operands = ", ".join((c.replace("i", "o"), *held, c, "i", "0"))
-        if form not in newer:  # f16 accumulators of 8-bit floats came with the ordered forms
+        if form.first != "sm_120a":  # f16 accumulators of 8-bit floats came with the ordered forms
             yield Form("mma.sp", form.ptx.replace("::ordered_metadata", ""), operands)
         yield Form("mma.sp", form.ptx, operands)
 
@@ -153,20 +151,15 @@ def _mma_scaled() -> Iterator[Form]:
         yield Form("mma.kind", sparse, f"o4, i4, i4, i4, i, 0, {scales}")
 
 
-_WMMA = (
-    ("m16n16k16", "f32.f32", "o8, i8, i8, i8"), ("m16n16k16", "f16.f16", "o4, i8, i8, i4"),
-    ("m16n16k16", "f32.bf16.bf16.f32", "o8, i4, i4, i8"), ("m16n16k8", "f32.tf32.tf32.f32", "o8, i4, i4, i8"),
-    ("m16n16k16", "s32.s8.s8.s32", "o8, i2, i2, i8"), ("m16n16k16", "s32.u8.u8.s32", "o8, i2, i2, i8"),
-    ("m8n8k32", "s32.s4.s4.s32", "o2, i1, i1, i2"), ("m8n8k4", "f64.f64.f64.f64", "O2, I1, I1, I2"),
-)  # fmt: skip
-
-
 def _wmma() -> Iterator[Form]:
-    for shape, types, operands in _WMMA:
-        yield Form("wmma", f"wmma.mma.sync.aligned.row.col.{shape}.{types}", operands)
-    for op in ("xor", "and"):
-        ptx = f"wmma.mma.{op}.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32"
-        yield Form("wmma", ptx, "o2, i1, i1, i2")
+    for form in wmma.forms():
+        if form.layout == "row.col":
+            wide = form.dtype == "f64"
+            d, a, b, c = (
+                f"{('O' if wide else 'o') if name == 'D' else 'I' if wide else 'i'}{form.registers(name)}"
+                for name in "DABC"
+            )
+            yield Form("wmma", form.ptx, f"{d}, {a}, {b}, {c}")
 
 
 _WGMMA = (

@@ -114,6 +114,10 @@ _K_MAJOR = (
     "keep 8-bit operands K-contiguous (K-major) in shared memory, which needs no transpose, "
     "or transpose them beforehand"
 )
+_UNPACK = (
+    "--arch sm_100a has it; elsewhere load the packed 4- or 6-bit elements as m8n8 b16 and widen them in "
+    "registers"
+)
 _WORDS = (
     "read elements of 32 bits with 32-bit ld.shared (LDS), or keep the tile K-major and load it "
     "without --trans"
@@ -125,7 +129,8 @@ def _objection(form: LdMatrixForm, arch: str) -> tuple[str, str]:
     if form.shape == "m8n8":
         return _objection_to_m8n8(form)
     if arch not in BLACKWELL:
-        return f"{form.shape} does not exist on {arch}, it needs one of {', '.join(BLACKWELL)}", _K_MAJOR
+        hint = _K_MAJOR if form.dtype == "b8" else _UNPACK
+        return f"{form.shape} does not exist on {arch}, it needs one of {', '.join(BLACKWELL)}", hint
     if form.shape == "m16n16":
         return _objection_to_m16n16(form)
     if form.dtype not in _PADDED:

@@ -37,9 +37,10 @@ class AnyForm(Protocol):
     @property
     def a(self) -> str: ...  # noqa: D102
     @property
-    def minimum(self) -> int: ...  # noqa: D102
+    def first(self) -> str: ...  # noqa: D102
     @property
     def ptx(self) -> str: ...  # noqa: D102
+    def runs_on(self, arch: str) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ class MmaForm:
             or (self.shape == "m16n8k8" and self.a == "f16")
         )
         return 75 if first or (self.shape == "m8n8k128" and self.op == "xor") else 80
+
+    @property
+    def first(self) -> str:
+        """The name of that architecture."""
+        return f"sm_{self.minimum}"
+
+    def runs_on(self, arch: str) -> bool:
+        """Say whether an architecture has it."""
+        return generation(arch) >= self.minimum
 
     @property
     def ptx(self) -> str:
@@ -249,43 +259,6 @@ def from_registers(where: RegisterMap, registers: NDArray[Any], dtype: str) -> N
     return decode(shifted & np.uint64((1 << where.bits) - 1), dtype)
 
 
-def compare_maps(c_map: RegisterMap, a_map: RegisterMap) -> tuple[bool, str]:
-    """Say whether accumulators can be used as the A operand of a next mma without leaving their lanes.
-
-    Accumulator tiles lie side by side: column k of A is column k % 8 of tile k // 8.
-
-    Returns:
-        Whether each lane already holds every element of A that it needs, and a sentence: the registers
-        that feed one register of A, or the first element that another lane holds.
-
-    """
-    holder = {
-        (row, col): (lane, register)
-        for lane, register, row, col in zip(
-            *(axis.tolist() for axis in (c_map.lane, c_map.register, c_map.place["row"], c_map.place["col"])),
-            strict=True,
-        )
-    }
-    columns = 1 + max(col for _, col in holder)
-    fed: dict[int, set[tuple[int, int]]] = {}
-    for lane, register, row, col in zip(
-        *(axis.tolist() for axis in (a_map.lane, a_map.register, a_map.place["row"], a_map.place["col"])),
-        strict=True,
-    ):
-        tile, column = divmod(col, columns)
-        if (row, column) not in holder:
-            return False, f"row {row} of A is in no accumulator tile"
-        holding, source = holder[row, column]
-        if holding != lane:
-            return False, (
-                f"not register-local, needs a shuffle between lanes: lane {lane} needs row {row}, column "
-                f"{col} of A, which lane {holding} holds as an accumulator"
-            )
-        fed.setdefault(register, set()).add((tile, source))
-    sources = ", ".join(f"register {source} of tile {tile}" for tile, source in sorted(fed[0]))
-    return True, f"register-local: register 0 of A is made of {sources}, and so on, in every lane"
-
-
 def find_form(
     forms: Iterable[AnyForm], arch: str, *, shape: str, a: str, b: str, acc: str, op: str = "", layout: str
 ) -> Any:
@@ -304,14 +277,27 @@ def find_form(
         if not any(getattr(form, field) == value for form in near):
             raise UsageError(f"{_objection(field, value, wanted)}; legal: {_choices(field, near)}")
     (form,) = (form for form in known if all(getattr(form, k) == v for k, v in wanted.items()))
-    if form.minimum > generation(arch):
-        legal = sorted({each.shape for each in known if each.a == a and each.minimum <= generation(arch)})
-        raise UsageError(
-            f"{form.ptx} is illegal on {arch}: it needs sm_{form.minimum} or later; legal on {arch} for {a}: "
-            f"{', '.join(legal) or 'nothing'}",
-            f"--arch sm_{form.minimum} has it",
-        )
+    if not form.runs_on(arch):
+        raise _too_old(form, [each for each in known if each.a == a and each.runs_on(arch)], arch, wanted)
     return form
+
+
+def _too_old(form: AnyForm, legal: list[AnyForm], arch: str, wanted: dict[str, str]) -> UsageError:
+    """Return the error for a form that an architecture does not have; ``legal`` are those of its type."""
+    or_later = " or later" if form.first[-1].isdigit() else ", or another of its family with all instructions"
+    shapes = ", ".join(sorted({each.shape for each in legal})) or "nothing"
+    hint = f"--arch {form.first} has it"
+    for field in ("op", "acc"):  # the same shape with another of these
+        others = {k: v for k, v in wanted.items() if k != field}
+        near = [each for each in legal if all(getattr(each, k) == v for k, v in others.items())]
+        if near:
+            value = getattr(near[0], field)
+            shapes, hint = f"{form.shape} with --{field} {value}", f"--{field} {value}, or {hint}"
+    return UsageError(
+        f"{form.ptx} is illegal on {arch}: it needs {form.first}{or_later}; legal on {arch} for {form.a}: "
+        f"{shapes}",
+        hint,
+    )
 
 
 def generation(arch: str) -> int:
@@ -336,8 +322,8 @@ def _objection(field: str, value: str, wanted: dict[str, str]) -> str:
 
 def _choices(field: str, forms: list[AnyForm]) -> str:
     """Return the values of a field in some forms, each with the lowest architecture that has it."""
-    lowest: dict[str, int] = {}
+    lowest: dict[str, str] = {}
     for form in forms:
         value = getattr(form, field) or "none"
-        lowest[value] = min(lowest.get(value, form.minimum), form.minimum)
-    return ", ".join(f"{value} (sm_{minimum})" for value, minimum in lowest.items())
+        lowest[value] = min(lowest.get(value, form.first), form.first, key=generation)
+    return ", ".join(f"{value} ({first})" for value, first in lowest.items())

@@ -1,12 +1,14 @@
 """The fragments of mma in closed form, both directions, as expressions that a test evaluates.
 
 Names: lane, register, slot on one side; row, col, and matrix of Volta's form, on the other; // is floor
-division. They say what ptxlab.isa.mma and ptxlab.isa.mma_sparse compute.
+division. E[row, chunk] are four bits of metadata. They say what ptxlab.isa.mma and ptxlab.isa.mma_sparse
+compute.
 """
 
 from __future__ import annotations
 
-from ptxlab.isa.mma import MmaForm
+from ptxlab.isa.expressions import over, total
+from ptxlab.isa.mma import MmaForm, register_count
 from ptxlab.isa.mma_sparse import SLOTS, SparseForm
 from ptxlab.isa.types import BITS
 
@@ -21,68 +23,74 @@ def formulas(form: MmaForm | SparseForm) -> dict[str, Formulas]:
     c = _accumulator(form)
     found = {"A": _a(form), "B": _b(form), "C": c, "D": c}
     if isinstance(form, SparseForm):
-        found["A"]["logical_col"] = _logical(form)
+        found["A"] |= {"index": _index(form), "logical_col": _logical(form)}
         found["E"] = _metadata(form)
     return found
 
 
-def _times(factor: int, text: str) -> str:
-    return text if factor == 1 else f"{factor} * {text}"
-
-
 def _a(form: MmaForm | SparseForm) -> Formulas:
-    width = max(1, 32 // BITS[form.a])
-    block = 4 * width
-    two = form.m == 16
-    return {
-        "row": f"lane // 4{' + 8 * (register % 2)' if two else ''}",
-        "col": f"{block} * {'(register // 2)' if two else 'register'} + "
-        f"{_times(width, '(lane % 4)')}{' + slot' if width > 1 else ''}",
-        "lane": f"4 * {'(row % 8)' if two else 'row'} + col % {block}{_over(width)}",
-        "register": f"{'row // 8 + 2 * ' if two else ''}{f'(col // {block})' if two else f'col // {block}'}",
-        "slot": _slot("col", width),
-    }
+    return factor("row", "col", BITS[form.a], high=form.m // 8, registers=register_count(form.a_map))
 
 
 def _b(form: MmaForm | SparseForm) -> Formulas:
-    width = max(1, 32 // BITS[form.b])
-    block = 4 * width
+    return factor("col", "row", BITS[form.b], high=1, registers=register_count(form.b_map))
+
+
+def factor(across: str, along: str, bits: int, *, high: int, registers: int) -> Formulas:
+    """Return the closed forms of A (across is "row", along is "col") or of B (the reverse).
+
+    Args:
+        across: the side of m or n, eight to a block.
+        along: the side of k, 16 bytes to a block.
+        bits: of an element.
+        high: blocks across.
+        registers: all of them; those of one block along come first.
+
+    """
+    width, blocks = max(1, 32 // bits), registers // high
+    size = 4 * width
+    within = f"{along} % {size}" if blocks > 1 else along
+    sides = {
+        across: total((1, "lane // 4", 8), (8, f"register % {high}" if blocks > 1 else "register", high)),
+        along: total((size, over("register", high), blocks), (width, "lane % 4", 4), (1, "slot", width)),
+    }
     return {
-        "row": f"{block} * register + {_times(width, '(lane % 4)')}{' + slot' if width > 1 else ''}",
-        "col": "lane // 4",
-        "lane": f"4 * col + row % {block}{_over(width)}",
-        "register": f"row // {block}",
-        "slot": _slot("row", width),
+        "row": sides["row"],
+        "col": sides["col"],
+        "lane": total((4, f"{across} % 8" if high > 1 else across, 8), (1, over(within, width), 4)),
+        "register": total((1, f"{across} // 8", high), (high, f"{along} // {size}", blocks)),
+        "slot": total((1, f"{along} % {width}", width)),
     }
 
 
 def _accumulator(form: MmaForm | SparseForm) -> Formulas:
-    two = form.m == 16
-    lane = f"4 * {'(row % 8)' if two else 'row'} + col // 2"
+    high = form.m // 8
+    lane = total((4, "row % 8" if high > 1 else "row", 8), (1, "col // 2", 4))
     if form.acc == "f16":
         return {
             "row": "lane // 4 + 8 * register", "col": "2 * (lane % 4) + slot",
             "lane": lane, "register": "row // 8", "slot": "col % 2",
         }  # fmt: skip
     return {
-        "row": f"lane // 4{' + 8 * (register // 2)' if two else ''}",
-        "col": "2 * (lane % 4) + register % 2",
+        "row": total((1, "lane // 4", 8), (8, "register // 2", high)),
+        "col": total((2, "lane % 4", 4), (1, "register % 2" if high > 1 else "register", 2)),
         "lane": lane,
-        "register": f"{'2 * (row // 8) + ' if two else ''}col % 2",
+        "register": total((2, "row // 8", high), (1, "col % 2", 2)),
         "slot": "0",
     }
 
 
-def _over(width: int) -> str:
-    return f" // {width}" if width > 1 else ""
-
-
-def _slot(along: str, width: int) -> str:
-    return f"{along} % {width}" if width > 1 else "0"
+def _index(form: SparseForm) -> str:
+    """Return the two bits of metadata that say where in its chunk a stored element belongs."""
+    kept = form.chunk // 2
+    if kept == 1:
+        return "E[row, col] & 3"
+    element = over(f"col % {kept}", form.unit)
+    return f"E[row, col // {kept}] >> 2 * ({element}) & 3"
 
 
 def _logical(form: SparseForm) -> str:
-    """Return the column of the full A; index is the two bits of metadata that stand for the element."""
+    """Return the column of the full A."""
     if form.chunk == 2:
         return "2 * col + index // 2"
     return "4 * (col // 2) + index" if form.chunk == 4 else "8 * (col // 4) + 2 * index + col % 2"

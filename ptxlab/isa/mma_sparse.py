@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.isa.mma import a_map, b_map, c_map
+from ptxlab.isa.mma import a_map, b_map, c_map, generation
 from ptxlab.isa.numbers import Numbers
 from ptxlab.isa.registers import Ints, RegisterMap
 from ptxlab.isa.types import BITS
@@ -35,6 +35,9 @@ SLOTS = 8  # of four bits, in a register of metadata
 LOWER, UPPER = 0b0100, 0b1110  # the first and the second half of a chunk is stored
 _NIBBLES = (0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110)
 _CHUNK = {32: 2, 16: 4, 8: 4, 4: 8}
+_FP8 = ("e4m3", "e5m2")
+_FP8_INTO_F16 = ("sm_120a", "sm_120f", "sm_121a", "sm_121f")
+"""Who accumulates 8-bit floats in f16. Source: ptxas 13.5, which refuses it for all others."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,17 @@ class SparseForm:
         return f"m{self.m}n{self.n}k{self.k}"
 
     @property
-    def minimum(self) -> int:
+    def first(self) -> str:
         """The lowest architecture that has it. Source: PTX ISA, mma.sp, "Target ISA Notes"."""
-        return 89 if self.a in ("e4m3", "e5m2") else 80
+        if self.a not in _FP8:
+            return "sm_80"
+        return _FP8_INTO_F16[0] if self.acc == "f16" else "sm_89"
+
+    def runs_on(self, arch: str) -> bool:
+        """Say whether an architecture has it."""
+        if self.first in _FP8_INTO_F16:
+            return arch in _FP8_INTO_F16
+        return generation(arch) >= generation(self.first)
 
     @property
     def ptx(self) -> str:
@@ -89,6 +100,11 @@ class SparseForm:
     def chunk(self) -> int:
         """Columns of the full A that four bits of metadata stand for."""
         return _CHUNK[BITS[self.a]]
+
+    @property
+    def unit(self) -> int:
+        """Stored elements that share an index: 4-bit ones come in pairs."""
+        return max(1, self.chunk // 4)
 
     @property
     def contributors(self) -> int:
@@ -168,14 +184,27 @@ class SparseForm:
         nibbles[..., where.place["row"], where.place["col"]] = bits & 0xF
         return nibbles
 
+    def index_bits(self, row: int, col: int) -> tuple[int, int, int]:
+        """Return what says where a stored element of A belongs.
+
+        Returns:
+            The lane whose metadata it is, the first of the chunk's four bits there, and the first of the two
+            that are the element's index (of tf32 all four are).
+
+        """
+        where, kept = self.e_map, self.chunk // 2
+        chunk, element = divmod(col, kept)
+        (at,) = np.flatnonzero((where.place["row"] == row) & (where.place["col"] == chunk))
+        first = 4 * int(where.slot[at])
+        return int(where.lane[at]), first, first + 2 * (element // self.unit)
+
     def logical_columns(self, nibbles: Ints) -> Ints:
         """Return the column of the full A of each stored element, shape [..., m, k / 2]."""
         kept = self.chunk // 2
         column = np.arange(self.k // 2)
         chunk, element = column // kept, column % kept
-        unit = max(1, kept // 2)  # elements that share an index
-        index = nibbles[..., chunk] >> (2 * (element // unit)) & 3
-        return np.asarray(chunk * self.chunk + index * self.chunk // 4 + element % unit)
+        index = nibbles[..., chunk] >> (2 * (element // self.unit)) & 3
+        return np.asarray(chunk * self.chunk + index * self.chunk // 4 + element % self.unit)
 
     def expand(self, stored: Numbers, nibbles: Ints) -> Numbers:
         """Return the full A, shape [..., 1, m, k], of what is stored, shape [..., 1, m, k / 2]."""
@@ -186,7 +215,7 @@ class SparseForm:
 
 
 def sparse_forms() -> Iterator[SparseForm]:
-    """Yield every form of sm_80 and sm_89, with every selector."""
+    """Yield every form, with every selector."""
     for form in _shapes():
         for selector in form.selectors:
             yield SparseForm(form.m, form.n, form.k, form.a, form.b, form.acc, selector)
@@ -199,4 +228,4 @@ def _shapes() -> Iterator[SparseForm]:
     yield from (SparseForm(16, 8, k, "tf32", "tf32", "f32") for k in (8, 16))
     for types, ks in ((("s8", "u8"), (32, 64)), (("s4", "u4"), (64, 128))):
         yield from (SparseForm(16, 8, k, a, b, "s32") for k in ks for a in types for b in types)
-    yield from (SparseForm(16, 8, 64, a, b, "f32") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2"))
+    yield from (SparseForm(16, 8, 64, a, b, acc) for acc in ("f32", "f16") for a in _FP8 for b in _FP8)

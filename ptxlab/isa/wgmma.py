@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
+from ptxlab.isa.expressions import over, total
 from ptxlab.isa.mma import a_map
+from ptxlab.isa.mma_formulas import factor
 from ptxlab.isa.numbers import Numbers, Words, encode, is_integer
-from ptxlab.isa.registers import Ints
+from ptxlab.isa.registers import Ints, RegisterMap
 from ptxlab.isa.types import BITS
 
 M = 64
@@ -34,7 +36,9 @@ _FLOAT8 = ("e4m3", "e5m2")
 _HALVES = ("f16", "bf16")
 _NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}  # what tensor cores write; no recording holds one
 _INTEGER_N = (8, 16, 24, *range(32, 257, 16))
-_ATOM = re.compile(r"SM90_(\d+)x(\d+)x(\d+)_(F16|F32|S32)([A-Z0-9]+)_(SS|RS)(?:_TN)?")
+_ATOM = re.compile(
+    r"(?:SM90_|(?:(?:SM90::)?GMMA::)?MMA_)(\d+)x(\d+)x(\d+)_(F16|F32|S32)([A-Z0-9]+)_(SS|RS)(?:_TN)?"
+)
 _TRANSPOSE = (
     "write the operand to shared memory K-contiguous (K-major), or transpose it there beforehand: "
     "only 16-bit types are transposed by wgmma"
@@ -121,20 +125,26 @@ class WarpgroupMap:
     col: Ints
     bits: int
 
-    def entries(self, values: Ints | None = None, warpgroup: int = 0) -> list[dict[str, int]]:
+    @property
+    def of_warp(self) -> RegisterMap:
+        """What the first warp holds; the others hold the same of the rows below."""
+        lane, register, slot = (axis.ravel() for axis in np.indices(self.row.shape[1:], dtype=np.int64))
+        place = {"row": self.row[0].ravel(), "col": self.col[0].ravel()}
+        return RegisterMap(lane, register, slot, place, self.bits)
+
+    def entries(self, values: Ints | None = None, warpgroup: int | None = None) -> list[dict[str, int]]:
         """Return the flat list that JSON documents hold.
 
         Args:
             values: what stands at each row and column; it becomes "value".
-            warpgroup: each has four warps and 64 rows of its own; both are counted on through them.
+            warpgroup: which of several, each with 64 rows of its own, which are counted on through them.
 
         """
-        axes = np.indices(self.row.shape)
-        axes[0] += WARPS * warpgroup
-        row = self.row + M * warpgroup
-        columns = [column.ravel().tolist() for column in (*axes, row, self.col)]
+        row = self.row + M * (warpgroup or 0)
+        columns = [column.ravel().tolist() for column in (*np.indices(self.row.shape), row, self.col)]
+        group = {} if warpgroup is None else {"warpgroup": warpgroup}
         found = [
-            {"warp": warp, "lane": lane, "register": register, "slot": slot, "row": m, "col": n}
+            {**group, "warp": warp, "lane": lane, "register": register, "slot": slot, "row": m, "col": n}
             for warp, lane, register, slot, m, n in zip(*columns, strict=True)
         ]
         if values is not None:
@@ -165,26 +175,31 @@ def formulas(form: WgmmaForm) -> dict[str, dict[str, str]]:
 
     Names: warp, lane, register, slot on one side; row, col on the other; // is floor division.
     """
-    high, slot = ("register % 2", "slot") if form.acc == "f16" else ("register // 2 % 2", "register % 2")
-    pair = "register // 2" if form.acc == "f16" else "register // 4"
-    half = "2 * (col // 8) + row % 16 // 8"
-    full = "4 * (col // 8) + row % 16 // 8 * 2 + col % 2"
-    d = {
-        "row": f"16 * warp + lane // 4 + 8 * ({high})",
-        "col": f"8 * ({pair}) + 2 * (lane % 4) + {slot}",
-        "lane": "4 * (row % 8) + col % 8 // 2",
-        "register": half if form.acc == "f16" else full,
-        "slot": "col % 2" if form.acc == "f16" else "0",
+    packed, blocks = form.acc == "f16", form.n // 8
+    own = 2 if packed else 4  # registers of eight columns
+    half = over("register", own // 2)
+    found = {
+        "D": {
+            "row": total(
+                (16, "warp", WARPS), (1, "lane // 4", 8), (8, f"{half} % 2" if blocks > 1 else half, 2)
+            ),
+            "col": total(
+                (8, f"register // {own}", blocks),
+                (2, "lane % 4", 4),
+                (1, "slot" if packed else "register % 2", 2),
+            ),
+            "lane": total((4, "row % 8", 8), (1, "col % 8 // 2" if blocks > 1 else "col // 2", 4)),
+            "register": total(
+                (own, "col // 8", blocks), (own // 2, "row % 16 // 8", 2), (1, "col % 2", 1 if packed else 2)
+            ),
+            "slot": "col % 2" if packed else "0",
+        }
     }
-    found = {"D": d}
     if form.a_in_registers:
-        w = 32 // BITS[form.a]
-        found["A"] = {
-            "row": "16 * warp + lane // 4 + 8 * (register % 2)",
-            "col": f"register // 2 * {4 * w} + lane % 4 * {w} + slot",
-            "lane": f"4 * (row % 8) + col % {4 * w} // {w}",
-            "register": f"col // {4 * w} * 2 + row % 16 // 8",
-            "slot": f"col % {w}",
+        of_warp = factor("row", "col", BITS[form.a], high=2, registers=4)
+        found["A"] = of_warp | {
+            "row": total((16, "warp", WARPS), (1, of_warp["row"], M)),
+            "register": of_warp["register"].replace("row // 8", "row % 16 // 8"),
         }
     return {name: {**each, "warp": "row // 16"} for name, each in found.items()}
 
@@ -258,8 +273,8 @@ def _elsewhere(arch: str) -> str:
 def parse_atom(name: str) -> tuple[str, WgmmaForm]:
     """Return the shape and the form that the name of a CUTLASS atom stands for.
 
-    The name may end with D's type as newer ones do, or not: SM90_64x256x16_F32BF16BF16_SS means the same as
-    SM90_64x256x16_F32BF16BF16F32_SS. Its majors are template arguments and not in the name.
+    SM90_64x256x16_F32BF16BF16_SS is what CUTLASS calls it; the struct behind it, MMA_64x256x16_F32BF16BF16_SS
+    in SM90::GMMA, and a name with D's type once more (..._F32BF16BF16F32_SS) mean the same.
 
     Raises:
         UsageError: it is no such name.
@@ -276,6 +291,22 @@ def parse_atom(name: str) -> tuple[str, WgmmaForm]:
     a, b = parts[1].lower(), parts[2].lower()
     form = WgmmaForm(int(found[2]), a, b, found[4].lower(), a_in_registers=found[6] == "RS")
     return f"m{found[1]}n{found[2]}k{found[3]}", form
+
+
+def explain_atom(name: str) -> str:
+    """Return what each field of the name of a CUTLASS atom means; raises as parse_atom does."""
+    shape, form = parse_atom(name)
+    where = "A from registers, B" if form.a_in_registers else "A and B both"
+    letters = "RS" if form.a_in_registers else "SS"
+    majors = (
+        "TN: both K-major, as these types must be"
+        if name.endswith("_TN")
+        else "the majors are template arguments: --major and --major-b"
+    )
+    return (
+        f"{name} is {shape}: D is {form.acc}, A {form.a}, B {form.b}; {letters}: {where} from shared memory; "
+        f"{majors}."
+    )
 
 
 def accumulator_bits(values: Numbers, acc: str) -> Words:

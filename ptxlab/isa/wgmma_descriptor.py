@@ -25,6 +25,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from ptxlab.errors import UsageError
+from ptxlab.isa.expressions import over, total
 from ptxlab.isa.registers import Ints
 
 UNIT = 16
@@ -199,6 +200,11 @@ class SharedOperand:
     swizzle: str
 
     @property
+    def uses_lbo(self) -> bool:
+        """Whether the instruction looks at LBO."""
+        return self.major == "MN" or self.swizzle == "none"
+
+    @property
     def lbo(self) -> int:
         """Leading byte offset; of K-major swizzled operands 16, which is not looked at."""
         if self.swizzle == "none":
@@ -230,6 +236,32 @@ class SharedOperand:
             offset = inside // span * lines * span + across * span + inside % span
         return Descriptor(self.start + offset, self.lbo, self.sbo, self.swizzle)
 
+    def formula(self, outer: str, k: str) -> str:
+        """Return the byte of an element, counted from the start, as an expression that a test evaluates.
+
+        Args:
+            outer: what m of A, or n of B, is called.
+            k: what k is called.
+
+        """
+        span, size, per_unit = SPANS[self.swizzle], self.bits // 8, 8 * UNIT // self.bits
+        (along, length), (across, lines) = (k, self.k), (outer, self.rows)
+        if self.major == "MN":
+            (along, length), (across, lines) = (across, lines), (along, length)
+        inside = (size, f"{along} % {per_unit}", per_unit)
+        if self.swizzle == "none" and self.major == "MN":
+            units = (8 * UNIT, f"{along} // 8", length // 8), (self.lbo, f"{across} // 8", lines // 8)
+            return total(*units, (UNIT, f"{across} % 8", 8), inside)
+        atoms = -(-length * size // span)
+        unit = f"{along} // {per_unit}{f' % {span // UNIT}' if atoms > 1 else ''}"
+        swizzle = f"{over(across, 128 // span)} % {span // UNIT}"
+        return total(
+            (lines * span, f"{along} // {span // size}", atoms),
+            (span, across, lines),
+            (UNIT, f"{unit} ^ {swizzle}", span // UNIT),
+            inside,
+        )
+
 
 def fields(word: int, kind: type[Descriptor] = Descriptor) -> list[dict[str, int | str]]:
     """Return the fields of a descriptor: where each lies, what is stored, what it means."""
@@ -257,7 +289,7 @@ def lint(word: int, *, rows: int, k: int, bits: int, major: str) -> list[str]:
 def mistakes(found: Descriptor, *, rows: int, k: int, bits: int, major: str) -> list[str]:
     """Return what is wrong with the addresses of a descriptor for an operand of this shape, or []."""
     used = _used(found, rows, bits, major)
-    problems = [*_strides(found, used), *_alignment(found, major)]
+    problems = [*_strides(found, used, k), *_alignment(found, major)]
     last = int(found.addresses(rows, k, bits, major).max()) + -(-bits // 8)
     if last > SHARED_BYTES:
         problems.append(f"it reaches byte {last}, shared memory has {SHARED_BYTES}: forgot >>4?")
@@ -284,18 +316,30 @@ def _used(found: Descriptor, rows: int, bits: int, major: str) -> list[tuple[str
     return along if major == "K" and one else [*along, sbo]
 
 
-def _strides(found: Descriptor, used: list[tuple[str, int]]) -> list[str]:
+def _strides(found: Descriptor, used: list[tuple[str, int]], k: int) -> list[str]:
     """Say which strides make core matrices overlap or miss the swizzle, and which look 16 times too long."""
     atom, plain = ATOMS[found.swizzle], found.swizzle == "none"
     least = atom.lines * atom.span
     problems = []
     for name, value in used:
-        if name == "SBO" and value == UNIT * least and not plain:
-            problems.append(f"SBO = {value} B, expected {least}: forgot >>4?")
+        if value in _unshifted(found, used, k).get(name, ()):
+            problems.append(f"{name} = {value} B, expected {value // UNIT}: forgot >>4?")
         elif value < least or value % (UNIT if plain else least):
             rule = "at least" if plain else "a multiple of"
             problems.append(f"{name} = {value} B, expected {rule} {least}")
     return problems
+
+
+def _unshifted(found: Descriptor, used: list[tuple[str, int]], k: int) -> dict[str, tuple[int, ...]]:
+    """Return the strides that look like bytes stored as they are.
+
+    Without a swizzle one of the two strides is the 128 bytes of a core matrix, or somewhat more.
+    """
+    span = SPANS[found.swizzle]
+    if found.swizzle != "none":
+        return {"SBO": (UNIT * 8 * span,), "LBO": (UNIT * k * span,)}
+    both = len(used) == 2 and min(value for _, value in used) >= UNIT * 8 * span
+    return {name: (value,) for name, value in used} if both else {}
 
 
 def _alignment(found: Descriptor, major: str) -> list[str]:

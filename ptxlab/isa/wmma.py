@@ -17,6 +17,7 @@ from itertools import product
 
 import numpy as np
 
+from ptxlab.isa.expressions import total
 from ptxlab.isa.mma import a_map, b_map, c_map
 from ptxlab.isa.registers import Ints, RegisterMap, Where
 from ptxlab.isa.types import BITS
@@ -156,6 +157,40 @@ def register_map(form: WmmaForm, operand: str) -> RegisterMap:
     return RegisterMap.of(form.registers(operand), width, block.bits, element)
 
 
+@dataclass(frozen=True)
+class Part:
+    """An operand of mma.sync that is part of a fragment.
+
+    Attributes:
+        registers: those of the fragment that hold it, in its order.
+        rows, cols: what of the matrix it is.
+        name: which operand of which shape.
+
+    """
+
+    registers: range
+    rows: range
+    cols: range
+    name: str
+
+
+def parts(form: WmmaForm, operand: str) -> Iterator[Part]:
+    """Yield the operands of mma.sync that a fragment is made of; its further registers repeat them."""
+    own, role = (_transposed(form), _EXCHANGED.get(operand, operand)) if form.exchanged else (form, operand)
+    size = 1 + int(_block(own, role)[0].register.max())
+    where = register_map(form, operand)
+    name = f"{role} of m{min(own.m, 16)}n8k{own.k}{', transposed' if form.exchanged else ''}"
+    for first in range(0, form.registers(operand) // form.copies(operand), size):
+        of_part = (where.register >= first) & (where.register < first + size)
+        rows, cols = (where.place[side][of_part] for side in ("row", "col"))
+        yield Part(
+            range(first, first + size),
+            range(int(rows.min()), int(rows.max()) + 1),
+            range(int(cols.min()), int(cols.max()) + 1),
+            name,
+        )
+
+
 def _block(form: WmmaForm, operand: str) -> tuple[RegisterMap, str, int]:
     """Return the operand of mma.sync that a fragment repeats, along which axis, and its extent there."""
     high, bits = min(form.m, 16), BITS[form.dtype_of(operand)]
@@ -186,14 +221,14 @@ def _formulas_of_a(form: WmmaForm) -> dict[str, str]:
     width, high, blocks = form.width("A"), min(form.m, 16) // 8, form.m // 16 or 1
     steps = form.k // (4 * width)
     return {
-        "row": _sum((1, "lane // 4", 8), (8, f"register % {high}", high),
+        "row": total((1, "lane // 4", 8), (8, f"register % {high}", high),
                     (16, f"register // {high * steps}", blocks)),
-        "col": _sum((4 * width, f"register // {high} % {steps}", steps), (width, "lane % 4", 4),
+        "col": total((4 * width, f"register // {high} % {steps}", steps), (width, "lane % 4", 4),
                     (1, "slot", width)),
-        "lane": _sum((4, "row % 8", 8), (1, f"col % {4 * width} // {width}", 4)),
-        "register": _sum((high, f"col // {4 * width}", steps), (1, f"row // 8 % {high}", high),
+        "lane": total((4, "row % 8", 8), (1, f"col % {4 * width} // {width}", 4)),
+        "register": total((high, f"col // {4 * width}", steps), (1, f"row // 8 % {high}", high),
                          (high * steps, "row // 16", blocks)),
-        "slot": _sum((1, f"col % {width}", width)),
+        "slot": total((1, f"col % {width}", width)),
     }  # fmt: skip
 
 
@@ -201,33 +236,27 @@ def _formulas_of_b(form: WmmaForm) -> dict[str, str]:
     width, blocks = form.width("B"), form.n // 8
     steps = form.k // (4 * width)
     return {
-        "row": _sum((4 * width, f"register % {steps}", steps), (width, "lane % 4", 4), (1, "slot", width)),
-        "col": _sum((1, "lane // 4", 8), (8, f"register // {steps} % {blocks}", blocks)),
-        "lane": _sum((4, "col % 8", 8), (1, f"row % {4 * width} // {width}", 4)),
-        "register": _sum((steps, "col // 8", blocks), (1, f"row // {4 * width}", steps)),
-        "slot": _sum((1, f"row % {width}", width)),
+        "row": total((4 * width, f"register % {steps}", steps), (width, "lane % 4", 4), (1, "slot", width)),
+        "col": total((1, "lane // 4", 8), (8, f"register // {steps} % {blocks}", blocks)),
+        "lane": total((4, "col % 8", 8), (1, f"row % {4 * width} // {width}", 4)),
+        "register": total((steps, "col // 8", blocks), (1, f"row // {4 * width}", steps)),
+        "slot": total((1, f"row % {width}", width)),
     }
 
 
 def _formulas_of_c(form: WmmaForm) -> dict[str, str]:
     width, high, down, along = form.width("C"), min(form.m, 16) // 8, form.m // 16 or 1, form.n // 8
     index, own = ("register", 2 * high) if width == 1 else ("(2 * register + slot)", 2 * high)
-    element = _sum((1, "col % 2", 2), (2, f"row // 8 % {high}", high), (own, "row // 16", down),
+    element = total((1, "col % 2", 2), (2, f"row // 8 % {high}", high), (own, "row // 16", down),
                    (own, "col // 8", along))  # fmt: skip
     return {
-        "row": _sum((1, "lane // 4", 8), (8, f"{index} // 2 % {high}", high),
+        "row": total((1, "lane // 4", 8), (8, f"{index} // 2 % {high}", high),
                     (16, f"{index} // {own}", down)),
-        "col": _sum((2, "lane % 4", 4), (1, f"{index} % 2", 2), (8, f"{index} // {own}", along)),
-        "lane": _sum((4, "row % 8", 8), (1, "col % 8 // 2", 4)),
+        "col": total((2, "lane % 4", 4), (1, f"{index} % 2", 2), (8, f"{index} // {own}", along)),
+        "lane": total((4, "row % 8", 8), (1, "col % 8 // 2", 4)),
         "register": element if width == 1 else f"({element}) // {width}",
-        "slot": _sum((1, f"({element}) % {width}", width)),
+        "slot": total((1, f"({element}) % {width}", width)),
     }  # fmt: skip
-
-
-def _sum(*terms: tuple[int, str, int]) -> str:
-    """Return the sum of (factor, what, how many values it takes), without those that take one alone."""
-    parts = [what if factor == 1 else f"{factor} * ({what})" for factor, what, count in terms if count > 1]
-    return " + ".join(parts) or "0"
 
 
 def _exchanged(text: str) -> str:

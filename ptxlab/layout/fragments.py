@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,9 @@ from ptxlab.layout import banks
 from ptxlab.layout.address import lane_addresses
 from ptxlab.layout.swizzle import parse_swizzle
 from ptxlab.layout.tile import CHUNK_BYTES, Chunk, Selection, Tile, selection, spans
+
+SWIZZLES = ("32B", "64B", "128B")
+"""Those that undo conflicts, the smallest first."""
 
 LARGEST_TILE = 1 << 17
 """Bytes; so that a bit plane of a tile fits into shared memory."""
@@ -155,6 +158,30 @@ class Placement:
         """Return the wavefronts of the one instruction, of an access class of ptxlab.layout.banks."""
         cost = banks.wavefronts(banks.access(access), self.offsets)
         return {"wavefronts": cost.wavefronts, "ideal": cost.ideal, "conflicts": cost.conflicts}
+
+    def remedies(self, access: str) -> list[str]:
+        """Return the options, of --swizzle and of --pitch, with which the meant map has no conflicts.
+
+        None where it has none as it is, or where the map is the user's own.
+        """
+        tile = self.tile
+        if self.used != _meant_offsets(self.form, tile) or not self.banks(access)["conflicts"]:
+            return []
+        plain = replace(tile, swizzle=parse_swizzle("none", self.form.stored_bits))
+        tried = {
+            f"--swizzle {mode}": replace(plain, swizzle=parse_swizzle(mode, self.form.stored_bits))
+            for mode in SWIZZLES
+        }
+        fit = {text: each for text, each in tried.items() if each.nbytes <= tile.rows * tile.pitch}
+        swizzled = [text for text, each in fit.items() if not self._in(each).banks(access)["conflicts"]]
+        padded = replace(plain, pitch=tile.pitch + CHUNK_BYTES)
+        is_free = not self._in(padded).banks(access)["conflicts"]
+        return swizzled[:1] + ([f"--pitch {padded.pitch}"] if is_free else [])
+
+    def _in(self, tile: Tile) -> Placement:
+        """Return the same matrices in another tile, where they are meant to be."""
+        spare = [tile.nbytes] * (32 - self.form.addresses)
+        return Placement(self.form, tile, (*_meant_offsets(self.form, tile), *spare))
 
     def _mistake(self, chosen: Selection, words: Wording) -> str:
         """Return which rows are missing and which come twice, register by register."""

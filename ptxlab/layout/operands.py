@@ -2,7 +2,9 @@
 
 Each experiment is one multiplication. Elements of A carry their own index while B has a single one in each
 column, so that a column of D is a column of A; B and C are shown likewise. Types too narrow for an index show
-a few of its bits at a time.
+a few of its bits at a time. Registers given in a wrong order are so where their operand is shown, and in the
+products of random integers: an operand that selects is given as it should be, for a fault of one would look
+like a fault of the other.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ FACTORS = {
 FACTORS_F16 = (-3, 3)  # the same where f16 accumulates
 ADDENDS = (-99, 99)
 PRODUCTS = 1
+PRODUCTS_PART = "products"  # the experiments in which all operands are shown at once
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,22 @@ def code_of(form: Form, operand: str) -> Code:
     return Code((form.matrices, *form.extents[operand]), DIGIT_BITS[dtype])
 
 
+Orders = tuple[tuple[int, ...], tuple[int, ...]]
+"""Which register of A, and of B, is given as its first, its second and so on; () is the usual order."""
+
+USUAL: Orders = ((), ())
+
+
 @lru_cache(maxsize=2)  # of one case; those of b1 are large
-def bench(form: Form, *, ones: bool) -> Bench:
-    """Return the operands of every experiment with a form; with ``ones`` the single one where all are 1."""
+def bench(form: Form, *, ones: bool = False, orders: Orders = USUAL) -> Bench:
+    """Return the operands of every experiment with a form, as the instruction sees them.
+
+    Args:
+        form: the form.
+        ones: make it the single experiment where every element is 1.
+        orders: in which order the registers of A and B are given.
+
+    """
     sections = _ones(form) if ones else _sections(form)
     parts: dict[str, slice] = {}
     first = 0
@@ -112,6 +128,10 @@ def bench(form: Form, *, ones: bool) -> Bench:
         parts[name] = slice(first, first + len(section[2]))
         first += len(section[2])
     a, b, c, e = (np.concatenate(arrays) for arrays in zip(*sections.values(), strict=True))
+    for operand, numbers, order in zip("AB", (a, b), orders, strict=True):
+        for part in (operand, PRODUCTS_PART):
+            if order and part in parts:  # all ones are the same in any order
+                numbers[parts[part]] = reordered(form.maps[operand], numbers[parts[part]], order)
     return Bench(a, b, c, e, parts)
 
 
@@ -119,7 +139,7 @@ Section = tuple[Numbers, Numbers, Numbers, Metadata]
 
 
 def _sections(form: Form) -> dict[str, Section]:
-    sections = {"A": _shows_a(form), "B": _shows_b(form), "C": _shows_c(form), "products": _products(form)}
+    sections = {"A": _shows_a(form), "B": _shows_b(form), "C": _shows_c(form), PRODUCTS_PART: _products(form)}
     if isinstance(form, SparseForm):
         marks = np.eye(32, dtype=np.uint32) * np.uint32((LOWER ^ UPPER) * 0x11111111)
         slots = np.uint32(LOWER ^ UPPER) << np.arange(0, 4 * SLOTS, 4, dtype=np.uint32)
@@ -228,13 +248,12 @@ def _ones(form: Form) -> dict[str, Section]:
     return {"ones": (a, b, _empty(form, "C", 1), _metadata(form, 1))}
 
 
-def reordered(where: RegisterMap, numbers: Numbers, order: list[int]) -> Numbers:
+def reordered(where: RegisterMap, numbers: Numbers, order: tuple[int, ...]) -> Numbers:
     """Return an operand as the instruction sees it when its registers are given in another order."""
-    if order == sorted(order):
-        return numbers
     moved = np.empty_like(numbers)
     matrix, row, col = (axis.reshape(32, len(order), -1) for axis in element_places(where))
-    moved[..., matrix, row, col] = numbers[..., matrix[:, order], row[:, order], col[:, order]]
+    given = list(order)
+    moved[..., matrix, row, col] = numbers[..., matrix[:, given], row[:, given], col[:, given]]
     return moved
 
 
@@ -245,13 +264,12 @@ def multiply(form: Form, a: Numbers, b: Numbers, c: Numbers, e: Metadata) -> Num
     return np.asarray(form.multiply(a, b, c), dtype=np.float64)
 
 
-def d_numbers(form: Form, d: NDArray[Any], part: str) -> Numbers:
+def d_numbers(form: Form, lab: Bench, d: NDArray[Any], part: str) -> Numbers:
     """Return D of the experiments of a part, shape [experiments, matrices, m, n], out of all its registers.
 
     Of b1 and xor: the products of the single ones, which are half of what is missing from the ones of A and
     B together.
     """
-    lab = bench(form, ones=False)
     where, own = form.c_map, lab.parts[part]
     numbers = np.empty((own.stop - own.start, form.matrices, form.m, form.n))
     numbers[(..., *element_places(where))] = from_registers(where, d[own], form.acc)
@@ -262,13 +280,13 @@ def d_numbers(form: Form, d: NDArray[Any], part: str) -> Numbers:
     )
 
 
-def places_seen(form: Form, d: NDArray[Any], operand: str) -> Indices:
+def places_seen(form: Form, lab: Bench, d: NDArray[Any], operand: str) -> Indices:
     """Return where each entry of the map of A, B or C acts, out of all registers of D.
 
     That is a flat index into the operand (the full A), or -1 where the element was not seen.
     """
     code = code_of(form, operand)
-    shown = d_numbers(form, d, operand)
+    shown = d_numbers(form, lab, d, operand)
     shown = shown.reshape(code.planes, -1, *shown.shape[1:])
     if operand == "A":  # n columns of A in each step
         acts = np.moveaxis(shown, 1, 3).reshape(code.planes, form.matrices, form.m, -1)[..., : form.k]
@@ -289,12 +307,14 @@ def own_places(form: Form, operand: str) -> Indices:
     return np.asarray((matrix * rows + row) * cols + col)
 
 
-def metadata_seen(form: SparseForm, d: NDArray[Any]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def metadata_seen(
+    form: SparseForm, lab: Bench, d: NDArray[Any]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return whether each lane, and each slot, governs each row and chunk: shape [32 or 8, m, chunks]."""
     chunks = form.extents["E"][1]
     found = []
     for part in ("metadata lanes", "metadata slots"):
-        counts = np.nan_to_num(d_numbers(form, d, part)[:, 0]).astype(np.int64)
+        counts = np.nan_to_num(d_numbers(form, lab, d, part)[:, 0]).astype(np.int64)
         bits = np.stack([counts[..., chunk % 8] >> (chunk // 8) & 1 for chunk in range(chunks)], axis=-1)
         found.append(bits.astype(bool))
     return found[0], found[1]

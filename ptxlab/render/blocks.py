@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Cell = str | int | float | bool | None
+Medium = Literal["table", "csv", "md", "picture"]
+"""Where blocks are shown: on a terminal, in one of the files that --format makes, by --svg and --html."""
+
+EVERYWHERE: tuple[Medium, ...] = ("table", "csv", "md", "picture")
+FILES: tuple[Medium, ...] = ("csv", "md", "picture")
+SCREEN: tuple[Medium, ...] = ("table",)
 
 
 @dataclass(frozen=True)
@@ -14,6 +21,7 @@ class Text:
 
     text: str
     style: Literal["plain", "heading", "conclusion", "good", "bad", "warning", "faint"] = "plain"
+    media: tuple[Medium, ...] = EVERYWHERE
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
+    media: tuple[Medium, ...] = EVERYWHERE
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Grid:
         colours: for each cell the number it is coloured by, or None for no colour.
         row_names: a name for each row ("row 3"), or [] for plain numbers.
         column_names: a name for each column, or [] for plain numbers.
+        media: where it is shown.
 
     """
 
@@ -43,6 +53,33 @@ class Grid:
     colours: list[list[int | None]]
     row_names: list[str] = field(default_factory=list)
     column_names: list[str] = field(default_factory=list)
+    media: tuple[Medium, ...] = EVERYWHERE
+
+    def cut(self, most: int) -> list[Grid]:
+        """Return the grid, or blocks of its columns none of which has more than ``most``.
+
+        Their number of columns is a power of two, as that of the matrices themselves is.
+        """
+        columns = max((len(row) for row in self.cells), default=0)
+        if columns <= most:
+            return [self]
+        size = 1 << max(0, most.bit_length() - 1)
+        names = self.column_names or [str(column) for column in range(columns)]
+        return [
+            replace(
+                self,
+                title=f"{self.title}{', continued' if first else ''}",
+                cells=[row[first : first + size] for row in self.cells],
+                colours=[row[first : first + size] for row in self.colours],
+                column_names=names[first : first + size],
+            )
+            for first in range(0, columns, size)
+        ]
 
 
 Block = Text | Table | Grid
+
+
+def meant_for(blocks: Iterable[Block], medium: Medium) -> list[Block]:
+    """Return the blocks that are shown there."""
+    return [block for block in blocks if medium in block.media]

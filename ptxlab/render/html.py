@@ -8,7 +8,7 @@ from itertools import groupby
 
 from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
 from ptxlab.render.palette import colour
-from ptxlab.render.svg import draw_grid
+from ptxlab.render.svg import draw_grid, pieces
 from ptxlab.render.text import cell_text, is_numeric, lane_of, titled
 
 _STYLE = """
@@ -44,6 +44,8 @@ document.addEventListener("mouseover", pick);
 def page(blocks: Iterable[Block]) -> str:
     """Return the page, whose title is the first heading; it loads nothing from elsewhere."""
     title, rest = titled(blocks)
+    if any(isinstance(block, Grid) for block in rest):
+        rest.insert(0, Text("Hover over a cell: all of the same lane or bank stays lit.", "faint"))
     body = "\n".join(_group(kind, list(group)) for kind, group in groupby(rest, key=type))
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -64,11 +66,15 @@ def _one(block: Block) -> str:
         return f'<{tag} class="{block.style}">{escape(block.text)}</{tag}>'
     if isinstance(block, Table):
         return _table(block)
-    drawing = draw_grid(block)
+    return "\n".join(_picture(piece) for piece in pieces(block))
+
+
+def _picture(grid: Grid) -> str:
+    drawing = draw_grid(grid)
     return (
         f'<svg width="{drawing.width:.0f}" height="{drawing.height:.0f}" '
         f'viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" role="img" '
-        f'aria-label="{escape(block.title)}">\n{drawing.body}</svg>'
+        f'aria-label="{escape(grid.title)}">\n{drawing.body}</svg>'
     )
 
 

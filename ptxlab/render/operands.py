@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
+from ptxlab.render.blocks import EVERYWHERE, FILES, SCREEN, Block, Cell, Grid, Medium, Table, Text
 
 OPERANDS = ("A", "B", "C", "D", "E")
+LEFT_OUT = Text(
+    "Left out here: --full prints the registers of every lane and whole matrices; --svg FILE and --html FILE "
+    "draw them, --format csv lists them.",
+    "faint",
+    SCREEN,
+)
 _LETTERS = "abcdefgh"  # slot of a register, from the low bits up
 _NAMED = 16  # a side longer than this is drawn register by register, not element by element
-_LINES = 64  # rows and columns that are drawn
-_REGISTERS = 16  # columns of the register table
-_LEGEND = (
-    "A cell names the lane that holds the element, its register, and the slot in it: a is the lowest bits."
-)
+_LINES = 64  # rows and columns that are drawn at most
+_CORE_ROWS, _CORE_COLUMNS = 32, 16  # a matrix with more is not drawn whole on a terminal ...
+_CORE = 8  # ... but as many columns of it: mma and wgmma repeat themselves there
 
 Entry = dict[str, int]
 Word = tuple[int, int, int]
@@ -39,9 +44,9 @@ class _Operand:
 
     def __post_init__(self) -> None:
         for entry in self.entries:
-            self.words[entry.get("warp", 0), entry["lane"], entry["register"]].append(entry)
+            self.words[_warp_of(entry), entry["lane"], entry["register"]].append(entry)
 
-    @property
+    @cached_property
     def run(self) -> tuple[int, int]:
         """Rows and columns that one cell stands for: a whole register where a side is long."""
         word = next(iter(self.words.values()))
@@ -51,23 +56,91 @@ class _Operand:
                 return (len(word), 1) if side == "row" else (1, len(word))
         return 1, 1
 
+    @cached_property
+    def cells(self) -> tuple[int, int]:
+        """Rows and columns of cells."""
+        high, wide = self.run
+        return self.rows // high, self.cols // wide
 
-def operand_blocks(result: dict[str, Any], source: str, operands: Iterable[str] = OPERANDS) -> list[Block]:
-    """Return pictures and register tables of all operands, and their closed forms.
+    @cached_property
+    def lettered(self) -> bool:
+        """Whether cells name slots."""
+        return self.run == (1, 1) and any(entry["slot"] for entry in self.entries)
+
+    @cached_property
+    def warps(self) -> list[int]:
+        """The warps that hold it."""
+        return sorted({warp for warp, _, _ in self.words})
+
+    @cached_property
+    def registers(self) -> list[int]:
+        """The registers that hold it."""
+        return sorted({register for _, _, register in self.words})
+
+    @cached_property
+    def core(self) -> tuple[int, int]:
+        """Rows and columns of cells that a terminal shows: those of the first warp, of few columns."""
+        rows, cols = self.cells
+        if len(self.warps) > 1:
+            own = (entry["row"] for entry in self.entries if _warp_of(entry) == self.warps[0])
+            rows = 1 + max(own) // self.run[0]
+        return min(rows, _CORE_ROWS), cols if cols <= _CORE_COLUMNS else _CORE
+
+    def repeated_after(self) -> int:
+        """Return after how many registers they hold the same again; all of them where they do not."""
+        registers = self.registers
+        for period in range(1, len(registers)):
+            again = list(zip(registers[period:], registers, strict=False))
+            if all(
+                _places(self.words[warp, lane, later]) == _places(self.words[warp, lane, first])
+                for warp, lane in {(warp, lane) for warp, lane, _ in self.words}
+                for later, first in again
+            ):
+                return period
+        return len(registers)
+
+
+def _warp_of(entry: Entry) -> int:
+    """Return the warp of an entry, counted through all warpgroups, which have four."""
+    return 4 * entry.get("warpgroup", 0) + entry.get("warp", 0)
+
+
+def _places(word: list[Entry]) -> list[tuple[int, int, int]]:
+    return [(entry.get("matrix", 0), entry["row"], entry["col"]) for entry in word]
+
+
+def operand_blocks(
+    result: dict[str, Any],
+    source: str,
+    operands: Iterable[str] = OPERANDS,
+    *,
+    full: bool = False,
+    lane: int | None = None,
+) -> list[Block]:
+    """Return the closed forms of all operands, their pictures and register tables.
+
+    A terminal gets no register tables, and of large matrices a part, unless they are asked for.
 
     Args:
         result: the result of a document; without operands there are no blocks.
         source: "measured" or "predicted".
         operands: the names under which the result may hold them.
+        full: show everything everywhere.
+        lane: the one lane that the result is about; its registers are shown, and no large matrix.
 
     """
     shown = [each for each in _operands(result, operands) if each.entries]
     if not shown:
         return []
-    grids = [grid for operand in shown for grid in _grids(operand)]
-    blocks: list[Block] = [*grids, Text(_LEGEND, "faint"), *(_registers(each, source) for each in shown)]
     formulas = result.get("formulas", {})
-    return [*blocks, formula_table(formulas)] if formulas else blocks
+    blocks: list[Block] = [formula_table(formulas)] if formulas else []
+    drawn = [each for each in shown if lane is None or each.core == each.cells]
+    blocks += [grid for operand in drawn for grid in _grids(operand, full=full)]
+    blocks += [caption for operand in drawn for caption in _repeats(operand)]
+    if drawn:
+        blocks.append(_legend(drawn))
+    media = EVERYWHERE if full or lane is not None else FILES
+    return blocks + [_registers(each, source, media) for each in shown]
 
 
 def formula_table(formulas: dict[str, Any], title: str = "in closed form") -> Table:
@@ -98,29 +171,43 @@ def _alike(operands: dict[str, Any]) -> list[tuple[str, Any]]:
     return list(operands.items())
 
 
-def _grids(operand: _Operand) -> Iterator[Grid]:
-    """Draw each matrix of an operand; a cell is an element, or a register full of them."""
-    high, wide = operand.run
-    rows, cols = (min(_LINES, size) for size in (operand.rows // high, operand.cols // wide))
-    letters = high == wide == 1 and any(entry["slot"] for entry in operand.entries)
-    several = len({entry.get("warp", 0) for entry in operand.entries}) > 1
+def _grids(operand: _Operand, *, full: bool) -> Iterator[Grid]:
+    """Draw each matrix of an operand; one that is large is drawn whole in files alone."""
+    rows, cols = (min(_LINES, size) for size in operand.cells)
+    part = None if full or operand.core == operand.cells else operand.core
     for matrix in sorted({entry.get("matrix", 0) for entry in operand.entries}):
-        cells = [[""] * cols for _ in range(rows)]
-        colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
-        for entry in operand.entries:
-            row, col = entry["row"] // high, entry["col"] // wide
-            if entry.get("matrix", 0) == matrix and row < rows and col < cols:
-                slot = _LETTERS[entry["slot"]] if letters else ""
-                warp = f"w{entry['warp']}:" if several else ""
-                cells[row][col] = f"{warp}{entry['lane']} r{entry['register']}{slot}"
-                colours[row][col] = entry["lane"]
-        yield Grid(
-            _title(operand, matrix, rows * high, cols * wide),
-            cells,
-            colours,
-            row_names=_spans(rows, high),
-            column_names=_spans(cols, wide),
-        )
+        yield _grid(operand, matrix, rows, cols, FILES if part else EVERYWHERE)
+        if part:
+            yield _grid(operand, matrix, *part, SCREEN)
+
+
+def _grid(operand: _Operand, matrix: int, rows: int, cols: int, media: tuple[Medium, ...]) -> Grid:
+    """Draw rows and columns of cells: each is an element, or a register full of them."""
+    high, wide = operand.run
+    cells = [[""] * cols for _ in range(rows)]
+    colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
+    warps: list[set[int]] = [set() for _ in range(rows)]
+    own = [entry for entry in operand.entries if entry.get("matrix", 0) == matrix]
+    for entry in sorted(own, key=lambda each: each["register"], reverse=True):  # of copies the first remains
+        row, col = entry["row"] // high, entry["col"] // wide
+        if row < rows and col < cols:
+            slot = _LETTERS[entry["slot"]] if operand.lettered else ""
+            cells[row][col] = f"{entry['lane']} r{entry['register']}{slot}"
+            colours[row][col] = entry["lane"]
+            warps[row].add(_warp_of(entry))
+    return Grid(
+        _title(operand, matrix, rows * high, cols * wide),
+        cells,
+        colours,
+        [f"{_warp(operand, own)}{name}" for name, own in zip(_spans(rows, high), warps, strict=True)],
+        _spans(cols, wide),
+        media,
+    )
+
+
+def _warp(operand: _Operand, warps: set[int]) -> str:
+    """Return what the name of a row begins with: its warps, where there are several."""
+    return "".join(f"w{warp} " for warp in sorted(warps)) if len(operand.warps) > 1 else ""
 
 
 def _title(operand: _Operand, matrix: int, rows: int, cols: int) -> str:
@@ -135,19 +222,46 @@ def _spans(count: int, size: int) -> list[str]:
     return [f"{i * size}-{(i + 1) * size - 1}" if size > 1 else str(i) for i in range(count)]
 
 
-def _registers(operand: _Operand, source: str) -> Table:
+def _legend(drawn: list[_Operand]) -> Text:
+    """Say what a cell and the name of a row tell."""
+    cell = "A cell names the lane that holds the element"
+    if any(each.lettered for each in drawn):
+        cell += ", its register, and the slot in it: a is the lowest bits."
+    else:
+        cell += " and its register."
+    return Text(cell + (" w0 and so on are warps." if any(len(each.warps) > 1 for each in drawn) else ""))
+
+
+def _repeats(operand: _Operand) -> list[Text]:
+    """Say which registers hold again what others hold."""
+    registers, period = operand.registers, operand.repeated_after()
+    if period == len(registers):
+        return []
+    later, first = (_range(each) for each in (registers[period:], registers[:period]))
+    verb = "repeats" if len(registers) - period == 1 else "repeat"
+    return [Text(f"{operand.names}: {later} {verb} {first}; the picture shows {first}.")]
+
+
+def _range(registers: list[int]) -> str:
+    return f"r{registers[0]}" + (f"-r{registers[-1]}" if len(registers) > 1 else "")
+
+
+def _registers(operand: _Operand, source: str, media: tuple[Medium, ...]) -> Table:
     """Return what each lane's registers hold, low bits first, as row,col."""
-    registers = sorted({register for _, _, register in operand.words})
-    shown = registers[:_REGISTERS]
-    more = f", r0 to r{shown[-1]} of {len(registers)}" if len(shown) < len(registers) else ""
+    registers = operand.registers
     lanes = sorted({(warp, lane) for warp, lane, _ in operand.words})
-    several = len({warp for warp, _ in lanes}) > 1
+    several = len(operand.warps) > 1
     rows: list[tuple[Cell, ...]] = [
-        (*((warp,) if several else ()), lane, *(_held(operand.words.get((warp, lane, r), [])) for r in shown))
+        (
+            *((warp,) if several else ()),
+            lane,
+            *(_held(operand.words.get((warp, lane, r), [])) for r in registers),
+        )
         for warp, lane in lanes
     ]
-    columns = (*(("warp",) if several else ()), "lane", *(f"r{register}" for register in shown))
-    return Table(f"registers of {operand.names}, {source}: row,col, low bits first{more}", columns, rows)
+    columns = (*(("warp",) if several else ()), "lane", *(f"r{register}" for register in registers))
+    whose = "" if operand.names == "registers" else f" of {operand.names}"
+    return Table(f"registers{whose}, {source}: row,col, low bits first", columns, rows, media)
 
 
 def _held(word: list[Entry]) -> str | None:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ptxlab.errors import printable
+
 Report = Callable[[str, int, int], None]
 """Takes what is being done, how many parts of it are done, and how many there are."""
 
@@ -27,6 +29,6 @@ def reporter(*, quiet: bool) -> Iterator[Report]:
         task = bar.add_task("", total=None)
 
         def report(what: str, done: int, total: int) -> None:
-            bar.update(task, description=escape(what), completed=done, total=total)
+            bar.update(task, description=escape(printable(what)), completed=done, total=total)
 
         yield report

@@ -9,7 +9,8 @@ import os
 import sys
 from typing import Any
 
-from ptxlab.render.blocks import Block
+from ptxlab.errors import printable
+from ptxlab.render.blocks import Block, Medium, meant_for
 
 
 def text_of(document: dict[str, Any], form: str) -> str:
@@ -19,25 +20,38 @@ def text_of(document: dict[str, Any], form: str) -> str:
     """
     if form == "json":
         return as_json(document)
-    view = blocks(document)
     if form == "csv":
         from ptxlab.render.csv import to_csv
 
-        return to_csv(view)
+        return to_csv(blocks(document, "csv"))
     if form == "md":
         from ptxlab.render.markdown import to_markdown
 
-        return to_markdown(view)
+        return to_markdown(blocks(document, "md"))
     from ptxlab.render.terminal import to_terminal
 
-    return to_terminal(view)
+    return to_terminal(blocks(document, "table"))
 
 
-def blocks(document: dict[str, Any]) -> list[Block]:
-    """Return the blocks that show the document of a command that ran."""
+def blocks(document: dict[str, Any], medium: Medium = "table") -> list[Block]:
+    """Return the blocks that show the document of a command that ran, there.
+
+    Names of files and kernels, and what tools say, reach no terminal before they are printable.
+    """
     name = next(word for word in document["command"] if not word.startswith("-"))
-    view: list[Block] = importlib.import_module(f"ptxlab.render.views.{name}").view(document)
-    return view
+    module = importlib.import_module(f"ptxlab.render.views.{name}")
+    return meant_for(module.view(_printable(document)), medium)
+
+
+def _printable(value: Any) -> Any:
+    """Return the value, every text in it printable."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {_printable(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value
 
 
 def as_json(document: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ def draw(blocks: Iterable[Block]) -> str:
     title, rest = titled(blocks)
     if not any(isinstance(block, Grid) for block in rest):
         raise UsageError("there is no matrix to draw in this result", "--html shows its tables")
-    matrices = [draw_grid(block) for block in rest if isinstance(block, Grid)]
+    matrices = [draw_grid(piece) for block in rest if isinstance(block, Grid) for piece in pieces(block)]
     flow = _flow(matrices, top=_MARGIN + 40)
     width = max(640, 2 * _MARGIN + max(flow.width, len(title) * _TITLE_LETTER))
     captions = _captions(rest, top=flow.height + 24, width=width)
@@ -77,13 +77,24 @@ def draw(blocks: Iterable[Block]) -> str:
     )
 
 
+def pieces(grid: Grid) -> list[Grid]:
+    """Return a matrix, or blocks of its columns that are no wider than a picture."""
+    cell, left = _sizes(grid)
+    return grid.cut(max(1, int((_PICTURE_WIDTH - 2 * _MARGIN - left) / cell)))
+
+
+def _sizes(grid: Grid) -> tuple[float, float]:
+    """Return the width of a cell, and of the names of the rows."""
+    row_names, column_names = grid_names(grid)
+    letters = max((len(text) for texts in (*grid.cells, column_names) for text in texts), default=1)
+    left = max((len(name) for name in row_names), default=0) * _LETTER + 10
+    return max(_CELL_HEIGHT, letters * _LETTER + 14), left
+
+
 def draw_grid(grid: Grid) -> Drawing:
     """Return one matrix: its title, the names of rows and columns, and the coloured cells."""
     row_names, column_names = grid_names(grid)
-    letters = max((len(text) for row in grid.cells for text in row), default=1)
-    letters = max(letters, *(len(name) for name in column_names))
-    cell = max(_CELL_HEIGHT, letters * _LETTER + 14)
-    left = max((len(name) for name in row_names), default=0) * _LETTER + 10
+    cell, left = _sizes(grid)
     top = _TITLE_HEIGHT + _NAMES_HEIGHT
     parts = [_text(left, 16, grid.title, "title")]
     for number, name in enumerate(column_names):

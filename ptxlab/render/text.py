@@ -23,7 +23,12 @@ def cell_text(cell: Cell) -> str:
         return "-"
     if isinstance(cell, bool):
         return "yes" if cell else "no"
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.6g}" if isinstance(cell, float) else cell_line(str(cell))
+
+
+def cell_line(text: str) -> str:
+    """Return the text in one line, as a cell is part of one."""
+    return "; ".join(line for line in text.splitlines() if line)
 
 
 def is_numeric(table: Table, column: int) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ptxlab.sass.instructions import Function
+from ptxlab.sass.instructions import WGMMA, Function
 from ptxlab.sass.ptx import PtxKernel
 
 _CODE = re.compile(r"C7\d{3}")
 _FUNCTION = re.compile(r"function '([^']+)'")
 _REMARK = re.compile(r"^ptxas .*, line (\d+); info\s*: (Advisory: .*)$", re.MULTILINE)
-_WGMMA = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
 
 _SERIALISED = (
     "the wgmma run one after another: leave the accumulators alone between fence and wait, and use fewer "
@@ -65,12 +64,13 @@ def warnings(log: str, ptx: PtxKernel, function: Function) -> list[str]:
     said = [text for line, text in _REMARK.findall(log) if ptx.holds_line(int(line))]
     operations = ptx.operations
     wgmma = sum(each.text.startswith("wgmma") for each in operations)
-    gmma = sum(each.family in _WGMMA and not each.is_dummy for each in function.code)
+    gmma = sum(each.family in WGMMA and not each.is_dummy for each in function.code)
     if gmma < wgmma:
         said.append(
             f"{wgmma} wgmma.mma_async in PTX, {gmma} in SASS: ptxas merged identical ones or dropped "
             "what has no effect"
         )
+    said += _injected_fences(ptx, function)
     left = any(each.is_tensor_operation or each.calls_mma for each in function.code)
     if operations and not wgmma and not left:
         said.append(f"tensor operations in PTX: {len(operations)}, in SASS: none; ptxas dropped them")
@@ -78,6 +78,21 @@ def warnings(log: str, ptx: PtxKernel, function: Function) -> list[str]:
         asked, kept = ptx.count("setmaxnreg"), _setmaxnreg_kept(function)
         said.append(f"setmaxnreg in PTX: {asked}, USETMAXREG in SASS: {kept}; ptxas ignored the others")
     return list(dict.fromkeys(said))
+
+
+def _injected_fences(ptx: PtxKernel, function: Function) -> list[str]:
+    """Say that ptxas put fences in front of wgmma where PTX has none; some do so without a word.
+
+    Where PTX has some, counts tell nothing: loops are unrolled, and branches bring further ones.
+    """
+    found = sum(each.opcode == "WARPGROUP.ARRIVE" for each in function.code)
+    if ptx.count("wgmma.fence") or not ptx.count("wgmma.mma_async") or not found:
+        return []
+    told = (
+        f"wgmma.fence in PTX: none, WARPGROUP.ARRIVE in SASS: {found}, injected by ptxas; write wgmma.fence "
+        "before the first wgmma, and after registers of the next one were touched"
+    )
+    return [told]
 
 
 def _setmaxnreg_missing(ptx: PtxKernel, function: Function) -> bool:

@@ -15,14 +15,19 @@ from ptxlab.toolchain.tools import file_identity, locate
 INSTRUCTION_BYTES = 16
 """The size of an instruction since Volta (sm_70)."""
 
-TENSOR_FAMILIES = frozenset(
+WGMMA = frozenset(("HGMMA", "IGMMA", "QGMMA", "BGMMA"))
+"""What becomes of wgmma."""
+
+TENSOR_FAMILIES = WGMMA.union(
     (
         *("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA"),  # mma.sync, wmma
-        *("HGMMA", "IGMMA", "QGMMA", "BGMMA"),  # wgmma
         *("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"),  # tcgen05.mma
     )
 )
 """What computes on the tensor cores. HFMA2.MMA does not: its name says how it is issued, no more."""
+
+DUMMY = "HGMMA.64x8x16.F16"
+"""The opcode of the wgmma that ptxas injects and that compute nothing: see Instruction.is_dummy."""
 
 
 @dataclass(frozen=True)

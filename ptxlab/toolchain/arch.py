@@ -20,6 +20,9 @@ ARCHS: tuple[str, ...] = (
 knows fewer and says so itself.
 """
 
+CHIPS = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+"""One architecture of every generation, with all its instructions."""
+
 
 def parse_arch(text: str) -> str:
     """Return the architecture if its name is legal.

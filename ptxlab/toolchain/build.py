@@ -6,16 +6,19 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxlab.assets import include_folder
-from ptxlab.errors import UsageError
+from ptxlab.errors import ToolError, UsageError
+from ptxlab.files import is_file
 from ptxlab.toolchain import cache
 from ptxlab.toolchain.arch import DEFAULT_ARCH, arch_of_ptx, parse_arch
 from ptxlab.toolchain.includes import header_digests
-from ptxlab.toolchain.nvrtc import Compiled
 from ptxlab.toolchain.options import Options
 from ptxlab.toolchain.tools import cuda_include_folders, file_identity, locate, locate_nvrtc
+
+if TYPE_CHECKING:
+    from ptxlab.toolchain.nvrtc import Compiled  # not needed where everything comes from the cache
 
 _FORMAT = 1  # of a cache entry: raise it when what an entry holds changes
 _CUBIN, _PTX, _LOG = "kernel.cubin", "kernel.ptx", "log.txt"
@@ -106,11 +109,10 @@ def build_cuda(
         compiler=[file_identity(file) for file in (library, *_landmarks(cuda_dirs))],
     )  # fmt: skip
 
-    def compiler() -> tuple[Compiled, str]:
-        from ptxlab.toolchain.nvrtc import compile_cuda, nvrtc_version
+    def compiler() -> Compiled:
+        from ptxlab.toolchain.nvrtc import compile_cuda
 
-        major, minor = nvrtc_version()
-        return compile_cuda(source, str(path), flags), f"NVRTC {major}.{minor}"
+        return compile_cuda(source, str(path), flags)
 
     kept = {"kernel.cu": source.encode()}
     return _build(key if headers is not None else "", compiler, kept, name=str(path), arch=arch)
@@ -135,12 +137,11 @@ def build_ptx(ptx: str, *, name: str, arch: str, options: Sequence[str] = ()) ->
     flags = [parse_arch(arch), *options]
     key = cache.key_of(format=_FORMAT, source=ptx, name=name, flags=flags, compiler=[file_identity(ptxas)])
 
-    def compiler() -> tuple[Compiled, str]:
+    def compiler() -> Compiled:
         from ptxlab.toolchain.ptxas import assemble
         from ptxlab.toolchain.tools import find_tool
 
-        tool = find_tool("ptxas")
-        return assemble(tool, ptx, arch, name=name, options=options), f"ptxas {tool.version_text}"
+        return assemble(find_tool("ptxas"), ptx, arch, name=name, options=options)
 
     return _build(key, compiler, {}, name=name, arch=arch)
 
@@ -176,7 +177,7 @@ def build_file(path: Path, arch: str | None = None, options: Options | None = No
     Raises:
         UsageError: the file does not exist or is of another kind, or an option does not fit it.
         MissingError: the tool that it needs is not here.
-        ToolError: it does not compile, or it is damaged.
+        ToolError: it does not compile, it is no text, or it is damaged.
 
     """
     options = options or Options()
@@ -192,7 +193,7 @@ def build_file(path: Path, arch: str | None = None, options: Options | None = No
     options.check(suffix)
     if suffix == ".cubin":
         return _of_arch(build_cubin(_read(path), name=str(path)), arch)
-    text = _read(path).decode("utf-8", errors="replace")
+    text = source_text(_read(path), path).decode("utf-8", errors="replace")
     if suffix == ".ptx":
         target = arch or arch_of_ptx(text)
         return build_ptx(text, name=str(path), arch=target, options=options.ptxas())
@@ -205,20 +206,35 @@ def build_file(path: Path, arch: str | None = None, options: Options | None = No
     )
 
 
+def source_text(data: bytes, path: Path) -> bytes:
+    """Return the contents of a source file, which hold no NUL byte: compilers silently stop at one.
+
+    Raises:
+        ToolError: there is one; the message says where.
+
+    """
+    if b"\0" in data:
+        raise ToolError(
+            f"{path} holds a NUL byte at offset {data.index(0)}, where a compiler would stop reading",
+            "a source is text in UTF-8",
+        )
+    return data
+
+
 def _build(
-    key: str, compiler: Callable[[], tuple[Compiled, str]], kept: dict[str, bytes], *, name: str, arch: str
+    key: str, compiler: Callable[[], Compiled], kept: dict[str, bytes], *, name: str, arch: str
 ) -> Build:
     """Return the entry with this key, or what the compiler makes. Without a key nothing is kept."""
     entry = cache.load(key) if key else None
     if entry:
         return _from_files(entry.files, entry.facts, entry.folder, cached=True, name=name)
-    compiled, title = compiler()
+    compiled = compiler()
     if not compiled.ok:
         from ptxlab.toolchain import messages
 
         raise messages.compile_error(compiled.log, compiled.ptx, name=name, arch=arch)
     files = {_CUBIN: compiled.cubin, _PTX: compiled.ptx.encode(), _LOG: compiled.log.encode(), **kept}
-    facts = {"arch": arch, "compiler": title}
+    facts = {"arch": arch, "compiler": compiled.compiler}
     folder = cache.store(key, files, facts) if key else None
     return _from_files(files, facts, folder, cached=False, name=name)
 
@@ -241,7 +257,7 @@ def _from_files(
 def _landmarks(cuda_dirs: Sequence[Path]) -> list[Path]:
     """Return one file of each of CUDA's header packages: they stand for the packages' versions."""
     candidates = [folder / name for folder in cuda_dirs for name in ("cuda_fp16.h", "nv/target")]
-    return [path for path in candidates if path.is_file()]
+    return [path for path in candidates if is_file(path)]
 
 
 def _of_arch(build: Build, arch: str | None) -> Build:

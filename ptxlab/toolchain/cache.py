@@ -13,11 +13,12 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from ptxlab.errors import MissingError, UsageError
 
 DEFAULT_LIMIT_MB = 512
 _MANIFEST = "manifest.json"
+_ENTRY = re.compile(r"[0-9a-f]{40}")
 _SCRATCH_LIFETIME_S = 3600.0
 _warned = False
 
@@ -50,7 +52,9 @@ def cache_folder() -> Path:
     """Return the folder of the cache: $PTXLAB_CACHE, or where this system keeps a program's cache."""
     own = os.environ.get("PTXLAB_CACHE")
     if own:
-        return Path(own).absolute()
+        with contextlib.suppress(FileNotFoundError):  # the current folder may have been removed
+            return Path(own).absolute()
+        return Path(own)
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("ptxlab", appauthor=False))
@@ -64,7 +68,7 @@ def limit_bytes() -> int:
 
     """
     text = os.environ.get("PTXLAB_CACHE_LIMIT_MB", str(DEFAULT_LIMIT_MB))
-    if not text.isdecimal():
+    if not re.fullmatch(r"\d{1,12}", text):
         raise UsageError(f"PTXLAB_CACHE_LIMIT_MB is '{text}'; legal: a whole number of megabytes")
     return int(text) * 1_000_000
 
@@ -145,8 +149,17 @@ def store_memo(folder: Path, name: str, value: Any) -> None:
 
 
 def info() -> dict[str, Any]:
-    """Return where the cache is, how many entries and bytes it holds, and how many it may."""
-    entries = _entries()
+    """Return where the cache is, how many entries and bytes it holds, and how many it may.
+
+    Raises:
+        MissingError: the folder cannot be read.
+        UsageError: the limit is no number.
+
+    """
+    try:
+        entries = _entries()
+    except OSError as error:
+        raise _unusable(error) from error
     return {
         "folder": str(cache_folder()),
         "entries": len(entries),
@@ -159,16 +172,15 @@ def clear() -> dict[str, int]:
     """Remove every entry, and nothing that the cache did not write; return how many entries and bytes.
 
     Raises:
-        MissingError: the folder cannot be changed.
+        MissingError: the folder cannot be read or changed.
 
     """
-    entries = _entries()
-    if _root().is_dir():
-        try:
-            with tempfile.TemporaryDirectory(prefix=".old-", dir=cache_folder()) as scratch:
-                _root().rename(Path(scratch) / "builds")
-        except OSError as error:
-            raise MissingError(f"{cache_folder()} cannot be emptied: {error.strerror}") from error
+    try:
+        entries = _entries()
+        _take_away(_entry_folders())
+        _sweep()
+    except OSError as error:
+        raise _unusable(error) from error
     return {"entries": len(entries), "bytes": sum(size for _, size, _ in entries)}
 
 
@@ -223,20 +235,43 @@ def _move_into_place(scratch: Path, folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove an entry: it disappears at once, and its files after that."""
+    """Remove an entry, or warn that it cannot be removed."""
     try:
-        with _scratch_folder() as scratch:
-            folder.rename(scratch / "old")
+        _take_away([folder])
     except FileNotFoundError:
-        return  # another process was first
+        return  # the whole cache was removed meanwhile
     except OSError as error:
         _warn(error)
 
 
+def _take_away(folders: Sequence[Path]) -> None:
+    """Remove entries: each disappears at once, and its files after that.
+
+    The folder that holds them stays: other processes may be writing into it.
+    """
+    if folders:
+        with _scratch_folder() as scratch:
+            for folder in folders:
+                with contextlib.suppress(FileNotFoundError):  # another process was first
+                    folder.rename(scratch / folder.name)
+
+
+def _entry_folders() -> list[Path]:
+    try:
+        return [path for path in _root().iterdir() if _ENTRY.fullmatch(path.name)]
+    except FileNotFoundError:
+        return []
+
+
 def _entries() -> list[tuple[Path, int, float]]:
-    """Return each entry's folder, its size in bytes and when it was last used."""
+    """Return each entry's folder, its size in bytes and when it was last used.
+
+    Raises:
+        OSError: the cache cannot be read.
+
+    """
     found = []
-    for folder in _root().glob("[0-9a-f]*"):
+    for folder in _entry_folders():
         try:
             stats = [file.stat() for file in folder.iterdir()]
             used = (folder / _MANIFEST).stat().st_mtime
@@ -247,14 +282,8 @@ def _entries() -> list[tuple[Path, int, float]]:
 
 
 def _evict(keep: Path) -> None:
-    """Remove the least recently used entries until the cache fits its limit again.
-
-    What a killed process left half-written goes too, once it is too old to be in the making.
-    """
-    for scratch in _root().glob(".new-*"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - scratch.stat().st_mtime > _SCRATCH_LIFETIME_S:
-                _delete(scratch)
+    """Remove the least recently used entries until the cache fits its limit again."""
+    _sweep()
     entries = sorted(_entries(), key=lambda entry: entry[2])
     excess = sum(size for _, size, _ in entries) - limit_bytes()
     for folder, size, _ in entries:
@@ -263,6 +292,30 @@ def _evict(keep: Path) -> None:
         if folder != keep:
             _remove(folder)
             excess -= size
+
+
+def _sweep() -> None:
+    """Remove what killed processes left behind, once it is too old to be in the making."""
+    for scratch in _leftovers():
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - scratch.stat().st_mtime > _SCRATCH_LIFETIME_S:
+                _delete(scratch)
+
+
+def _leftovers() -> Iterator[Path]:
+    """Yield the scratch folders, and those that an earlier ptxlab moved the whole cache into."""
+    yield from _root().glob(".new-*")
+    for folder in cache_folder().glob(".old-*"):
+        if [each.name for each in folder.glob("*")] == [_root().name]:  # else it is not the cache's
+            yield folder
+
+
+def _unusable(error: OSError) -> MissingError:
+    """Return the error for a cache that cannot be looked into or emptied."""
+    return MissingError(
+        f"the cache in {cache_folder()} cannot be used: {error.strerror or error}",
+        "set PTXLAB_CACHE to a folder that can",
+    )
 
 
 def _warn(error: OSError) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import io
 import json
 import re
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import ToolError
-from ptxlab.toolchain.tools import Tool, find_tool, run_tool
+from ptxlab.toolchain.tools import Tool, find_tool, run_tool, scratch_folder
 
 
 @dataclass(frozen=True)
@@ -154,10 +152,10 @@ def embedded_ptx(cubin: bytes) -> str:
 
 
 def _run(tool: Tool, options: list[str], cubin: bytes, name: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="ptxlab-") as scratch:
-        file = Path(scratch) / "kernel.cubin"
+    with scratch_folder() as scratch:
+        file = scratch / "kernel.cubin"
         file.write_bytes(cubin)
         try:
-            return run_tool(tool, [*options, file]).stdout
+            return run_tool(tool, [*options, file], about=name).stdout
         except ToolError as error:
-            raise ToolError(error.message.replace(str(file), name), error.hint) from error
+            raise ToolError(error.message.replace(str(file), name), error.hint, code=error.code) from error

@@ -7,9 +7,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ptxlab.files import is_file
+
 _INCLUDE = re.compile(
     r'(?:^[ \t]*#[ \t]*include|__has_include[ \t]*\()[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE
 )
+_LINE = re.compile(r'^#line \d+ "[^"\n]*"$', re.MULTILINE)  # a file's name may hold the word
 _WORD = re.compile(r"\binclude(_next)?\b|__has_include")
 
 
@@ -35,11 +38,11 @@ def header_digests(source: str, folder: Path, include_dirs: Sequence[Path]) -> d
     while waiting:
         text, here = waiting.pop()
         text = text.replace("\\\n", "")
-        if _WORD.search(_INCLUDE.sub("", text)):
+        if _WORD.search(_LINE.sub("", _INCLUDE.sub("", text))):
             return None  # by a macro, behind a comment, or mere prose: it might be one that is not seen here
         for quote, name in _INCLUDE.findall(text):
             dirs = [here, *include_dirs] if quote == '"' else include_dirs
-            path = next((each / name for each in dirs if (each / name).is_file()), None)
+            path = next((each / name for each in dirs if is_file(each / name)), None)
             if path is None or str(path) in found:
                 continue
             try:

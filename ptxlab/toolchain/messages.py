@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxlab.errors import MissingError, ToolError
+from ptxlab.files import is_folder
 from ptxlab.toolchain.arch import ARCHS, base_number
 from ptxlab.toolchain.tools import header_places, locate
 
@@ -199,7 +200,7 @@ def _hint_about_headers(log: str) -> str:
     if not missing:
         return ""
     if re.match(r"cuda|cooperative_groups|mma\.h|nv/|cub/|thrust/|crt/", missing[1]):
-        places = ", ".join(str(place) for place in header_places() if place.is_dir())
+        places = ", ".join(str(place) for place in header_places() if is_folder(place))
         packages = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
         return (
             f"CUDA's headers were looked for in: {places or 'no folder that exists'}; pip install {packages}"

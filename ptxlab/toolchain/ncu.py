@@ -7,22 +7,22 @@ was profiled; the wording of the log is that of ncu 2025.3.
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import math
 import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.files import is_file
+from ptxlab.toolchain import child
 from ptxlab.toolchain.tools import Tool, find_tool, run_tool
 
 MINIMUM_VERSION = (2022, 4)
@@ -32,8 +32,12 @@ SUFFIX = ".ncu-rep"
 SUFFIXES = (SUFFIX, ".ncu-repz")
 """How the names of reports end: ncu writes the first when it is told to; 2026.3 packs others by itself."""
 
+READ_SECONDS = 600.0
+"""How long reading a report may take."""
+
 _STDERR = 2
 _ERROR = "==ERROR=="
+_NOTHING = "nothing-profiled"
 _PROGRAM_FAILED = re.compile(r"The application returned an error code \((\d+)\)")
 _REFUSED_METRIC = re.compile(r"Failed to find metric (?:regex:\^)?([\w:.]*\w)")
 
@@ -153,8 +157,15 @@ def collect(tool: Tool, request: Request, report: Path, *, instances: Collection
         kept = tuple(name for name in accepted.metrics if name not in refused)
         accepted = replace(accepted, metrics=kept)
     failure = diagnose(run, len(launches), request)
+    if report.is_file() and _says_nothing(failure, run.log):
+        raise _damaged(report)
     named = _absent(request.required, launches)
     return Outcome(launches, _absent(request.metrics, launches), failure or _no_metric(named))
+
+
+def _says_nothing(failure: PtxlabError | None, log: str) -> bool:
+    """Whether no launch is known of although ncu does not say itself that it profiled none."""
+    return failure is not None and failure.code == _NOTHING and "No kernels were profiled" not in log
 
 
 def _absent(names: tuple[str, ...], launches: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -299,7 +310,7 @@ _REFUSALS = (
 def _nothing(log: str, request: Request) -> MissingError:
     """Return the error for a program that ran well and left no launch to profile: the reason."""
     message, hint = _why_nothing(_available_kernels(log), request, used_cuda="Connected to process" in log)
-    return MissingError(message, hint, code="nothing-profiled")
+    return MissingError(message, hint, code=_NOTHING)
 
 
 def _why_nothing(others: list[str], request: Request, *, used_cuda: bool) -> tuple[str, str]:
@@ -350,11 +361,11 @@ def read_report(path: Path, *, instances: Collection[str] = ()) -> list[dict[str
 
     Raises:
         UsageError: there is no such file.
-        ToolError: the file is damaged or no report.
+        ToolError: the file is damaged or no report, or it takes too long to read.
         MissingError: the package that reads reports is not installed.
 
     """
-    if not path.is_file():
+    if not is_file(path):
         raise UsageError(f"{path} does not exist")
     launches = _read(path, instances)
     if not launches:
@@ -371,41 +382,36 @@ def _damaged(path: Path) -> ToolError:
 def _read(path: Path, instances: Collection[str]) -> list[dict[str, Any]]:
     """Return the launches of a report.
 
-    NVIDIA's reader answers a damaged file with fewer launches, or with launches that lack
-    everything, and with notes of its own on stderr.
+    NVIDIA's reader answers a damaged file with fewer launches, with launches that lack everything, with
+    exceptions of any kind, or with a crash.
     """
-    reader = _reader()
-    with _silence():
-        context = reader.load_report(str(path))
-        ranges = [context.range_by_idx(i) for i in range(context.num_ranges())]
-        actions = [each.action_by_idx(i) for each in ranges for i in range(each.num_actions())]
-        launches = [
-            {
-                "launch_id": index,
-                "name": action.name(),
-                "demangled": action.name(reader.IAction.NameBase_DEMANGLED),
-                "metrics": {name: _value(action.metric_by_name(name)) for name in action.metric_names()},
-                **_instances(action, instances),
-            }
-            for index, action in enumerate(actions)
-        ]
+    try:
+        launches: list[dict[str, Any]] = child.ask(
+            _launches, str(path), tuple(instances), title="ncu-report", about=str(path), timeout=READ_SECONDS
+        )
+    except ToolError as error:
+        raise (error if error.code == "tool-timeout" else _damaged(path)) from error
     if not all(launch["name"] and launch["metrics"] for launch in launches):
         raise _damaged(path)
     return launches
 
 
-@contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Send what libraries write to stderr past Python nowhere."""
-    sys.stderr.flush()
-    kept = os.dup(_STDERR)
-    try:
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), _STDERR)
-        yield
-    finally:
-        os.dup2(kept, _STDERR)
-        os.close(kept)
+def _launches(path: str, instances: Collection[str]) -> list[dict[str, Any]]:
+    """Return what the reader finds in a file; this runs in a child."""
+    reader = _reader()
+    context = reader.load_report(path)
+    ranges = [context.range_by_idx(i) for i in range(context.num_ranges())]
+    actions = [each.action_by_idx(i) for each in ranges for i in range(each.num_actions())]
+    return [
+        {
+            "launch_id": index,
+            "name": action.name(),
+            "demangled": action.name(reader.IAction.NameBase_DEMANGLED),
+            "metrics": {name: _value(action.metric_by_name(name)) for name in action.metric_names()},
+            **_instances(action, instances),
+        }
+        for index, action in enumerate(actions)
+    ]
 
 
 def _reader() -> Any:

@@ -1,6 +1,7 @@
 """NVRTC: CUDA C++ to PTX, cubin and log in one compile, with no driver and no GPU.
 
-``cuda.bindings`` is imported inside the functions; a build that comes from the cache never loads it.
+A source can make this library crash, or run for hours. So each call works in an interpreter of its own,
+where alone ``cuda.bindings`` is imported: that is the second half of this file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import MissingError, ToolError
-from ptxlab.toolchain.tools import Tool, locate_nvrtc
+from ptxlab.toolchain import child
+from ptxlab.toolchain.tools import COMPILE_SECONDS, Tool, locate_nvrtc
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Compiled:
         log: what the compiler, and ptxas after it, said.
         ptx: the PTX; it is there too when only the ptxas stage failed. "" if there is none.
         cubin: the machine code; b"" if there is none.
+        compiler: which compiler it was: "NVRTC 13.5", "ptxas 13.5.37".
 
     """
 
@@ -32,6 +35,7 @@ class Compiled:
     log: str
     ptx: str
     cubin: bytes
+    compiler: str
 
 
 def nvrtc_version() -> tuple[int, int]:
@@ -39,10 +43,12 @@ def nvrtc_version() -> tuple[int, int]:
 
     Raises:
         MissingError: NVRTC or cuda-python is not here.
+        ToolError: the library is damaged.
 
     """
-    major, minor = _checked(_nvrtc().nvrtcVersion())
-    return major, minor
+    library, _ = locate_nvrtc()
+    version: tuple[int, int] = child.ask(_version_of, library, title="NVRTC", about="", timeout=60.0)
+    return version
 
 
 def nvrtc_tool() -> Tool:
@@ -50,21 +56,11 @@ def nvrtc_tool() -> Tool:
 
     Raises:
         MissingError: NVRTC or cuda-python is not here.
+        ToolError: the library is damaged.
 
     """
     path, found_via = locate_nvrtc()
     return Tool("nvrtc", path, nvrtc_version(), found_via)
-
-
-def supported_archs() -> tuple[int, ...]:
-    """Return the base numbers of the architectures that this NVRTC compiles for: 75, 80, …, 121.
-
-    Raises:
-        MissingError: NVRTC or cuda-python is not here.
-
-    """
-    (numbers,) = _checked(_nvrtc().nvrtcGetSupportedArchs())
-    return tuple(numbers)
 
 
 def compile_cuda(source: str, name: str, options: Sequence[str]) -> Compiled:
@@ -72,44 +68,58 @@ def compile_cuda(source: str, name: str, options: Sequence[str]) -> Compiled:
 
     Args:
         source: the text.
-        name: the absolute path that messages and line information show.
+        name: the path that messages and line information show.
         options: NVRTC's own, among them -arch=sm_XX.
 
     Raises:
         MissingError: NVRTC or cuda-python is not here.
-        ToolError: NVRTC itself failed, other than by refusing the source.
+        ToolError: NVRTC itself failed, other than by refusing the source: it crashed, or took too long.
 
     """
-    nvrtc = _nvrtc()
+    library, _ = locate_nvrtc()
+    compiled: Compiled = child.ask(
+        _compile, library, source, name, options, title="NVRTC", about=name, timeout=COMPILE_SECONDS
+    )
+    return compiled
+
+
+def _version_of(library: Path) -> tuple[int, int]:
+    return _version(_nvrtc(library))
+
+
+def _version(nvrtc: Any) -> tuple[int, int]:
+    major, minor = _checked(nvrtc.nvrtcVersion())
+    return major, minor
+
+
+def _compile(library: Path, source: str, name: str, options: Sequence[str]) -> Compiled:
+    nvrtc = _nvrtc(library)
     (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), os.fsencode(name), 0, [], []))
-    try:
-        encoded = [os.fsencode(option) for option in options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-        refused = nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION, nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION
-        if status not in (nvrtc.nvrtcResult.NVRTC_SUCCESS, *refused):
-            _checked((status,))
-        ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-        cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-    return Compiled(status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log, ptx, cubin)
+    encoded = [os.fsencode(option) for option in options]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+    log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+    refused = nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION, nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION
+    if status not in (nvrtc.nvrtcResult.NVRTC_SUCCESS, *refused):
+        raise ToolError(f"{name}: NVRTC failed: {status.name}")
+    ptx = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+    cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    title = "NVRTC {}.{}".format(*_version(nvrtc))
+    return Compiled(status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log, ptx, cubin, title)
 
 
-def _nvrtc() -> Any:
-    """Load the very library that locate_nvrtc() finds, since the cache key is made of it."""
-    path, _ = locate_nvrtc()
+def _nvrtc(library: Path) -> Any:
+    """Load the very library that locate_nvrtc() found, since the cache key is made of it."""
     try:
-        _load(path)
+        _load(library)
         from cuda.bindings import nvrtc
 
-        _, major, minor = nvrtc.nvrtcVersion()
-        builtins = path.resolve().with_name(f"libnvrtc-builtins.so.{major}.{minor}")
+        major, minor = _version(nvrtc)
+        builtins = library.resolve().with_name(f"libnvrtc-builtins.so.{major}.{minor}")
         if builtins.is_file():  # NVRTC 13.0 does not look for it beside itself
             _load(builtins)
     except (ImportError, OSError) as error:
         raise MissingError(
-            f"NVRTC at {path} cannot be used: {error}", "pip install --upgrade cuda-python", code="no-tool"
+            f"NVRTC at {library} cannot be used: {error}", "pip install --upgrade cuda-python", code="no-tool"
         ) from error
     return nvrtc
 

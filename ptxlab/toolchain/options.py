@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.files import is_folder
 
 LEVELS = ("0", "1", "2", "3")
 STANDARDS = ("c++03", "c++11", "c++14", "c++17", "c++20", "c++23")
@@ -50,8 +52,11 @@ class Options:
             raise unknown_name("optimisation level -O", self.level, LEVELS)
         if self.std is not None and self.std not in STANDARDS:
             raise unknown_name("C++ standard --std", self.std, STANDARDS)
+        for define in self.defines:  # NVRTC would take what follows a blank one for the macro
+            if not re.fullmatch(r"[A-Za-z_]\w*([(=].*)?", define, re.DOTALL):
+                raise UsageError(f"-D '{define}' defines no macro; legal: NAME, NAME=VALUE")
         for folder in self.include_dirs:
-            if not folder.is_dir():
+            if not is_folder(folder):
                 raise UsageError(f"-I {folder} is no folder")
 
     def nvrtc(self) -> list[str]:

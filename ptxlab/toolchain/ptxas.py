@@ -6,12 +6,11 @@ relocatable code, which drops setmaxnreg.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ptxlab.toolchain.nvrtc import Compiled
-from ptxlab.toolchain.tools import Tool, run_tool
+from ptxlab.toolchain.tools import COMPILE_SECONDS, Tool, run_tool, scratch_folder
 
 
 def assemble(tool: Tool, ptx: str, arch: str, *, name: str, options: Sequence[str] = ()) -> Compiled:
@@ -25,17 +24,17 @@ def assemble(tool: Tool, ptx: str, arch: str, *, name: str, options: Sequence[st
         options: more of ptxas' own options.
 
     Raises:
-        ToolError: ptxas took too long.
+        ToolError: ptxas took too long, or a signal ended it.
+        MissingError: no temporary file can be written.
 
     """
     # Without a newline at its end, ptxas (13.0 and 13.5) with -lineinfo overruns a buffer and aborts.
     text = ptx if ptx.endswith("\n") else ptx + "\n"
-    with tempfile.TemporaryDirectory(prefix="ptxlab-") as scratch:
-        source, cubin = Path(scratch, "kernel.ptx"), Path(scratch, "kernel.cubin")
+    with scratch_folder() as scratch:
+        source, cubin = scratch / "kernel.ptx", scratch / "kernel.cubin"
         source.write_text(text, encoding="utf-8", newline="\n")
-        done = run_tool(tool, ["-arch", arch, "-lineinfo", "-v", *options, source, "-o", cubin], check=False)
+        line: list[str | Path] = ["-arch", arch, "-lineinfo", "-v", *options, source, "-o", cubin]
+        done = run_tool(tool, line, timeout=COMPILE_SECONDS, check=False, about=name)
         ok = done.returncode == 0 and cubin.is_file()
         log = (done.stderr + done.stdout).replace(str(source), name)
-        if done.returncode < 0:
-            log += f"ptxas fatal   : ended by signal {-done.returncode}\n"
-        return Compiled(ok, log, text, cubin.read_bytes() if ok else b"")
+        return Compiled(ok, log, text, cubin.read_bytes() if ok else b"", f"ptxas {tool.version_text}")

@@ -10,13 +10,18 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ptxlab.errors import MissingError, ToolError, unknown_name
+from ptxlab.files import is_file, is_folder
+
+if TYPE_CHECKING:
+    import subprocess  # not needed where everything comes from the cache
 
 _APT = "from NVIDIA's apt repository, developer.download.nvidia.com/compute/cuda/repos"
 _REMEDIES = {
@@ -30,6 +35,9 @@ _REMEDIES = {
 TOOLS: tuple[str, ...] = tuple(_REMEDIES)
 
 _NVRTC_REMEDY = "pip install 'nvidia-cuda-nvrtc>=13' cuda-python"
+COMPILE_SECONDS = 600.0
+"""How long one compile may take."""
+
 _RELEASE = re.compile(r"\bV(\d+(?:\.\d+)+)|\b[Vv]ersion:?\s+(\d+(?:\.\d+)+)")
 
 
@@ -75,7 +83,7 @@ def locate(name: str) -> tuple[Path, str]:
     places = list(_places("bin"))
     for folder, found_via in places:
         path = folder / name
-        if path.is_file() and os.access(path, os.X_OK):
+        if is_file(path) and os.access(path, os.X_OK):
             return path, found_via
     raise _missing(name, places, _REMEDIES[name])
 
@@ -90,6 +98,8 @@ def locate_nvrtc() -> tuple[Path, str]:
     """
     places = list(_places("lib"))
     for folder, found_via in places:
+        if not is_folder(folder):
+            continue
         # The shortest name is the soname (libnvrtc.so.13); longer ones are what it links to.
         names = sorted(folder.glob("libnvrtc.so.1[3-9]*"), key=lambda path: (len(path.name), path.name))
         if names:
@@ -102,9 +112,9 @@ def cuda_include_folders() -> list[Path]:
 
     A folder that has mma.h and what it includes is preferred: some pip packages bring the runtime alone.
     """
-    found = [folder for folder, _ in _places("include") if (folder / "cuda_fp16.h").is_file()]
-    found.sort(key=lambda folder: not (folder / "crt" / "mma.h").is_file())
-    return [path for root in found[:1] for path in (root, root / "cccl") if path.is_dir()]
+    found = [folder for folder, _ in _places("include") if is_file(folder / "cuda_fp16.h")]
+    found.sort(key=lambda folder: not is_file(folder / "crt" / "mma.h"))
+    return [path for root in found[:1] for path in (root, root / "cccl") if is_folder(path)]
 
 
 def header_places() -> list[Path]:
@@ -127,52 +137,87 @@ def run_tool(
     *,
     timeout: float = 300.0,
     check: bool = True,
-    env: dict[str, str] | None = None,
+    about: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end and return what it printed.
-
-    A tool that runs too long is killed together with all that it started.
+    """Run a tool to its end and return what it printed, as text.
 
     Args:
         tool: what to run.
         args: its arguments.
         timeout: seconds.
         check: raise when the exit code is not 0.
-        env: the environment, or None for this process' own.
+        about: the file that it works on, for messages.
 
     Raises:
-        ToolError: it took too long, or it failed (with the tool's own words).
+        ToolError: it took too long, a signal ended it, or it failed (with the tool's own words).
         MissingError: it cannot be started.
 
     """
+    done = run_program(tool, args, timeout=timeout, check=check, about=about)
+    done.stdout = _decoded(done.stdout)
+    done.stderr = _decoded(done.stderr)
+    return done
+
+
+def run_program(
+    tool: Tool | Path,
+    args: Sequence[str | Path],
+    *,
+    stdin: bytes = b"",
+    timeout: float,
+    check: bool = True,
+    about: str = "",
+) -> subprocess.CompletedProcess[Any]:
+    """Run a tool as run_tool does, with bytes for its stdin, and return the bytes that it printed.
+
+    One that runs too long, or while Ctrl-C is pressed, is killed together with all that it started.
+    """
+    import subprocess
+
     path = tool.path if isinstance(tool, Tool) else tool
     command = [str(path), *map(str, args)]
     try:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
             start_new_session=True,
-            env=env,
         )
     except OSError as error:
         raise MissingError(f"{path} does not start: {error.strerror}") from error
+    title = f"{about}: {tool.name}" if about else tool.name
     with process:
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:
             _kill_group(process)
-            raise ToolError(f"{path.name} did not finish within {timeout:g} s", code="tool-timeout") from None
+            raise ToolError(f"{title} did not finish within {timeout:g} s", code="tool-timeout") from None
         except BaseException:
             _kill_group(process)
             raise
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
-    if check and done.returncode:
-        raise ToolError(f"{path.name} failed with {_ending(done.returncode)}: {_own_words(done)}")
+    if done.returncode < 0 or (check and done.returncode):
+        raise ToolError(f"{title} {_ending(done.returncode)}: {_own_words(done)}")
     return done
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder for the files that a tool reads and writes, and remove it at the end.
+
+    Raises:
+        MissingError: a file in it cannot be written.
+
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="ptxlab-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise MissingError(
+            f"temporary files cannot be written: {error.strerror or error}",
+            "set TMPDIR to a folder that can",
+        ) from error
 
 
 def version_mismatch() -> str | None:
@@ -227,7 +272,7 @@ def _system_extras(kind: str) -> Iterator[tuple[Path, str]]:
 
 def _newest(folder: Path, pattern: str) -> list[Path]:
     """Return the matching folders, the highest version first."""
-    found: Iterable[Path] = folder.glob(pattern) if folder.is_dir() else ()
+    found: Iterable[Path] = folder.glob(pattern) if is_folder(folder) else ()
     return sorted(found, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)], reverse=True)
 
 
@@ -244,17 +289,26 @@ def _version_of(path: Path) -> tuple[int, ...]:
     return tuple(int(n) for n in (match[1] or match[2]).split(".")) if match else ()
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):  # it ended by itself in between
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _ending(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"failed with exit code {code}"
+    named = {each.value: each.name for each in signal.Signals}
+    return f"was ended by signal {named.get(-code, -code)}"
 
 
-def _own_words(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
+def _own_words(done: subprocess.CompletedProcess[bytes]) -> str:
+    said = _decoded(done.stderr + b"\n" + done.stdout)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     loud = [line for line in lines if re.search(r"error|fatal", line, re.IGNORECASE)]
     return " | ".join((loud or lines)[:3]) or "it said nothing"
+
+
+def _decoded(output: bytes) -> str:
+    """Return a tool's output as text; compilers quote whatever bytes a source has."""
+    return output.decode("utf-8", errors="replace").replace("\r\n", "\n")

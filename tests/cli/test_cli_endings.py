@@ -12,8 +12,17 @@ import pytest
 import typer
 
 from ptxlab.cli import main
-from ptxlab.cli.common import Format, FormatOption, Group, JsonFlag, emit
-from ptxlab.errors import DeviceError, ExitCode, MissingError, PtxlabError, ToolError, UsageError
+from ptxlab.cli.common import Format, FormatOption, JsonFlag, emit
+from ptxlab.cli.parsing import App
+from ptxlab.errors import (
+    DeviceError,
+    ExitCode,
+    MissingError,
+    PtxlabError,
+    ToolError,
+    UsageError,
+    unknown_name,
+)
 from ptxlab.experiments.record import Record
 from ptxlab.render.blocks import Block, Text
 
@@ -53,18 +62,21 @@ DEEDS: dict[str, Callable[[], Record]] = {
     "fault": fail(KeyError("lane")),
     "interrupt": fail(KeyboardInterrupt()),
     "other-pipe": fail(BrokenPipeError(32, "Broken pipe")),
+    "long": fail(UsageError(f"unknown name '{'x' * 900}'", "y" * 900)),
+    "control": fail(ToolError("k\x1b[2J.cu\tis\r\nbad\u202e\x07", "\x9b1m")),
 }
 
 
 def example(
-    deed: str,
+    deed: Annotated[str, typer.Argument(help="What to do.")],
     *,
-    tile: Annotated[str, typer.Option(help="Shape.")] = "16x64",
+    tile: Annotated[str, typer.Option(help="Shape.", metavar="RxC")] = "16x64",
+    part: Annotated[float, typer.Option(help="How much of it.", min=0.5, max=1)] = 1.0,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Do what the name says."""
-    del tile
+    del tile, part
     emit(DEEDS[deed](), json=json, format=format)
 
 
@@ -76,7 +88,7 @@ def _example(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
     def register_group(app: typer.Typer) -> None:
-        inner = typer.Typer(cls=Group, no_args_is_help=True)
+        inner = App()
         inner.command("inner")(example)
         inner.command("outer")(example)
         app.add_typer(inner, name="group", help="Several commands.")
@@ -135,7 +147,7 @@ def test_a_failure_is_one_line_and_a_hint(
 def test_what_was_reached_is_shown_before_the_failure(run_here: Any) -> None:
     """The view comes first, in the form that was asked for; the document holds both."""
     assert run_here("example", "missing").stdout == "half of the answer\n"
-    assert run_here("example", "missing", "--format=csv").stdout == ""
+    assert run_here("example", "missing", "--format=csv").stdout == "# half of the answer\n"
     reached_too = document(run_here("example", "missing", "--json").stdout)
     assert reached_too["result"] == {"sentence": "half of the answer"}
     assert reached_too["error"]["message"] == "no device here"
@@ -149,6 +161,32 @@ def test_a_view_that_fails_hides_no_failure(run_here: Any) -> None:
     assert (done.returncode, done.stdout) == (ExitCode.TOOL_FAILED, "")
     assert lines[0] == "ptxlab: no device here"
     assert lines[1].startswith("ptxlab: KeyError: 'sentence' (this is a fault of ptxlab)")
+
+
+def test_a_failure_is_bounded_on_stderr_and_whole_in_the_document(run_here: Any) -> None:
+    """A terminal is not flooded; whoever wants all of it asks for --json."""
+    done = run_here("example", "long", "--json")
+    first, second = done.stderr.splitlines()
+    assert first.startswith("ptxlab: unknown name 'xxx")
+    assert first.endswith("x… (--json has it whole)")
+    assert len(first) < 540
+    assert len(second) < 540
+    assert document(done.stdout)["error"]["message"] == f"unknown name '{'x' * 900}'"
+
+
+def test_control_characters_in_a_failure_are_shown_and_not_obeyed(run_here: Any) -> None:
+    """A file may have any name, and a tool may say anything."""
+    done = run_here("example", "control", "--json")
+    assert done.stderr == "ptxlab: k\\x1b[2J.cu is; bad\\u202e\\x07\nhint: \\x9b1m\n"
+    error = document(done.stdout)["error"]
+    assert error["message"] == "k\\x1b[2J.cu is; bad\\u202e\\x07"
+    assert error["hint"] == "\\x9b1m"
+
+
+def test_a_name_is_shortened_so_that_the_legal_ones_are_seen() -> None:
+    """The set that is legal stands after it."""
+    told = unknown_name("stage", "x" * 10_000_000, ["one", "two"]).message
+    assert told == f"unknown stage '{'x' * 79}…'; legal: one, two"
 
 
 def test_success_ends_with_0(run_here: Any) -> None:
@@ -218,9 +256,21 @@ USAGE = [
     (("group", "iner"), "unknown ptxlab group command 'iner'; legal: inner, outer", "mean inner?"),
     (("group",), "ptxlab group needs a command: inner, outer", "ptxlab group --help"),
     (("example", "succeed", "--tiel", "3"), "unknown ptxlab example option '--tiel'", "mean --tile?"),
-    (("example", "succeed", "--format", "xml"), "'--format'", "ptxlab example --help"),
-    (("example", "succeed", "--tile"), "--tile", "--help"),
-    (("example",), "Missing argument", "ptxlab example --help"),
+    (
+        ("example", "succeed", "--format", "xml"),
+        "value for --format 'xml'; legal: table, csv, md",
+        "mean md?",
+    ),
+    (("example", "succeed", "--format", "foo"), "--format 'foo'; legal: table", "ptxlab example --help"),
+    (("example", "succeed", "--tile"), "--tile needs a value; legal: RxC", "ptxlab example --help"),
+    (("example", "succeed", "--tile="), "--tile needs a value; legal: RxC", "ptxlab example --help"),
+    (("example", "succeed", "--tile", "--part"), "--tile needs a value; legal: RxC", "ptxlab example"),
+    (("example", ""), "deed needs a value; What to do.", "ptxlab example --help"),
+    (("example",), "ptxlab example needs deed; What to do.", "ptxlab example --help"),
+    (("example", "succeed", "--debug=1"), "does not take a value", "ptxlab example --help"),
+    (("example", "succeed", "--part", "2"), "'2' is no value for --part; legal: 0.5 to 1", "ptxlab example"),
+    (("example", "succeed", "--part", "nan"), "'nan' is no value for --part; legal: 0.5 to 1", "example"),
+    (("example", "succeed", "--part", "half"), "'half' is no value for --part; legal: 0.5", "ptxlab example"),
     (("example", "succeed", "more"), "more", "ptxlab example --help"),
     (("--jsn",), "unknown ptxlab option '--jsn'", ""),
 ]

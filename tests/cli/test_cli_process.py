@@ -1,8 +1,10 @@
-"""The program as a process: pipes that close, disks that are full, shells that complete."""
+"""The program as a process: pipes that close, disks that are full, Ctrl-C while it starts."""
 
 import os
+import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +43,76 @@ def test_a_closed_pipe_is_a_quiet_end(argument: str, unbuffered: str) -> None:
 
 @LINUX
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_is_told(unbuffered: str) -> None:
+@pytest.mark.parametrize("arguments", ["--version", "--help", "probe --help", "gemm -h", "probe list"])
+def test_a_full_disk_is_told(arguments: str, unbuffered: str) -> None:
     """Output that cannot be written is exit 3, not silence and not a traceback."""
     with Path("/dev/full").open("w") as full:
-        done = ptxlab_to(full.fileno(), "--version", unbuffered=unbuffered)
+        done = ptxlab_to(full.fileno(), *arguments.split(), unbuffered=unbuffered)
     assert done.returncode == 3
     assert done.stderr == "ptxlab: cannot write to stdout: No space left on device\n"
+
+
+IMPORTS_ARE_SLOW = """
+import sys, time
+sys.stdout.write("importing\\n")
+sys.stdout.flush()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is no signal to one process there")
+@pytest.mark.parametrize(
+    "start", [("-m", "ptxlab"), ("-c", "from ptxlab.__main__ import main; main()")], ids=["module", "script"]
+)
+def test_an_interrupt_while_it_starts_is_a_quiet_end(tmp_path: Path, start: tuple[str, str]) -> None:
+    """Imports take most of the time of a short command, and that is when an impatient user types Ctrl-C."""
+    (tmp_path / "typer.py").write_text(IMPORTS_ARE_SLOW)
+    root = Path(ptxlab.__file__).parents[1]
+    with subprocess.Popen(
+        [sys.executable, *start, "--help"],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+    assert (process.returncode, stderr) == (130, "")
+
+
+LOSES_AN_INTERRUPT = """
+class Fragile:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+def run(argv):
+    Fragile()  # as when Ctrl-C comes while Python runs a callback: it is printed, and lost
+    return 0
+"""
+
+
+def test_an_interrupt_in_a_callback_is_not_lost() -> None:
+    """Python would print it and go on."""
+    code = f"""
+import sys, types
+sys.modules["ptxlab.cli.main"] = fake = types.ModuleType("ptxlab.cli.main")
+exec({LOSES_AN_INTERRUPT!r}, fake.__dict__)
+from ptxlab.__main__ import main
+main()
+"""
+    root = Path(ptxlab.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, encoding="utf-8", check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_the_installed_script_starts_where_the_module_does(root: Path) -> None:
+    """Else only one of the two would be quiet."""
+    scripts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+    assert scripts == {"ptxlab": "ptxlab.__main__:main"}
 
 
 def test_version(run_cli: Any) -> None:
@@ -76,40 +142,6 @@ def test_text_that_the_encoding_lacks_is_escaped(run_cli: Any) -> None:
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert r"\udcff" in done.stderr
-
-
-@pytest.mark.parametrize(("shell", "mark"), [("bash", "complete"), ("zsh", "compdef"), ("fish", "-c")])
-def test_shells_get_a_completion_script(run_cli: Any, shell: str, mark: str) -> None:
-    """What the user's start-up file would load."""
-    done = run_cli(env={"_PTXLAB_COMPLETE": f"source_{shell}"})
-    assert done.returncode == 0
-    assert "ptxlab" in done.stdout
-    assert mark in done.stdout
-
-
-def completions(run_cli: Any, line: str) -> list[str]:
-    """Return what bash would offer at the end of the line."""
-    words = line.split(" ")
-    env = {
-        "_PTXLAB_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    done = run_cli(env=env)
-    assert done.returncode == 0, done.stderr
-    found: list[str] = done.stdout.split()
-    return found
-
-
-def test_commands_complete(run_cli: Any) -> None:
-    """A first letter is enough for the commands that begin with it."""
-    assert completions(run_cli, "ptxlab pro") == ["probe", "profile"]
-
-
-def test_probes_and_their_options_complete(run_cli: Any) -> None:
-    """Probes are found in folders, and each has options of its own."""
-    assert "ldmatrix" in completions(run_cli, "ptxlab probe ldm")
-    assert {"--num", "--json"} <= set(completions(run_cli, "ptxlab probe ldmatrix --"))
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 import json
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import typer.main
 
-from ptxlab.cli.common import Group
 from ptxlab.cli.main import COMMANDS, app
+from ptxlab.cli.parsing import Group
 from ptxlab.render.show import text_of
 
 SCHEMA = json.loads(resources.files("ptxlab").joinpath("record.schema.json").read_text())
@@ -62,11 +63,11 @@ def leaves(group: Any, context: Any, path: tuple[str, ...] = ()) -> Iterator[tup
     """Yield every command under a group, with the words that call it."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        inner = type(context)(command, info_name=name, parent=context)
-        if hasattr(command, "list_commands"):
-            yield from leaves(command, inner, (*path, name))
+        inner = command.make_context(name, [], parent=context, resilient_parsing=True)
+        if hasattr(inner.command, "list_commands"):
+            yield from leaves(inner.command, inner, (*path, name))
         else:
-            yield (*path, name), command
+            yield (*path, name), inner.command
 
 
 def everything() -> list[tuple[tuple[str, ...], Any]]:
@@ -131,6 +132,17 @@ def test_a_command_prints_one_valid_document(run_cli: Any, argv: tuple[str, ...]
     assert found["command"] == [*argv, "--json"]
     assert "error" not in found
     assert all(check["ok"] for check in found["checks"])
+
+
+@pytest.mark.parametrize("argv", RUNS, ids=" ".join)
+def test_a_command_needs_no_current_directory(
+    run_here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    """Whoever deleted it, by switching to another branch perhaps, still has all that is not in it."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    done = run_here(*argv)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "md"])

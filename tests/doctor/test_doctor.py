@@ -227,15 +227,38 @@ def test_a_ptxas_older_than_nvrtc_is_a_warning(run_here: Any, monkeypatch: pytes
 
 
 @linux
-def test_a_cache_that_cannot_be_written_is_a_warning(
-    run_here: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("file", "Not a directory"), ("x" * 300, "File name too long"), ("locked", "Permission denied")],
+)
+def test_a_cache_that_cannot_be_used_is_a_warning_with_the_reason(
+    run_here: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, reason: str
 ) -> None:
     """It costs time and nothing else."""
     (tmp_path / "file").touch()
-    monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / name))
+    if name == "locked":  # root may look everywhere
+
+        def refuse(path: Path) -> None:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, "iterdir", refuse)
     done = run_here("doctor", "--json")
-    assert done.returncode == 0
-    assert row_of(json.loads(done.stdout)["result"], "cache")["status"] == "warning"
+    assert done.returncode == 0, done.stderr
+    row = row_of(json.loads(done.stdout)["result"], "cache")
+    assert row["status"] == "warning"
+    assert reason in row["hint"]
+
+
+@linux
+def test_a_limit_of_the_cache_that_is_no_number_is_a_warning(
+    run_here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row names the variable."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "much")
+    row = row_of(json.loads(run_here("doctor", "--json").stdout)["result"], "cache")
+    assert row["status"] == "warning"
+    assert "PTXLAB_CACHE_LIMIT_MB is 'much'" in row["hint"]
 
 
 @linux
@@ -262,5 +285,7 @@ def test_every_variable_that_the_sources_read_is_listed(root: Path) -> None:
     names = {
         name for file in (root / "ptxlab").rglob("*.py") for name in read.findall(file.read_text("utf-8"))
     }
+    told_by_a_shell = ("COMP_", "_")  # when it completes a command line
+    names = {name for name in names if not name.startswith(told_by_a_shell)}
     assert names
     assert names <= {variable.name for variable in doctor.VARIABLES}

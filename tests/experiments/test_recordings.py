@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,17 +63,70 @@ def test_a_recording_comes_back(copy: Probe, case: Case) -> None:
     assert save(copy, case).name == "test-card-1.json"
     (kept,) = recording.recordings(copy)
     assert (kept.device, kept.environment["driver"]) == ("Test Card 1", "0")
-    variant = kept.find(case)
+    variant = kept.find(copy, case)
     assert variant is not None
     for name, array in copy.expected(case).items():
         assert np.array_equal(recording.unpack(variant["arrays"][name]), array)
-    assert kept.find(copy.case("sm_80")) is None
+    assert kept.find(copy, copy.case("sm_100a")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("wgmma", {"desc": True}), ("wgmma", {"decode_desc": "0x4000004000010040"}),
+     ("wgmma", {"layout": "SM90_64x256x16_F32BF16BF16F32_SS"}), ("wgmma", {"sbo": 1024, "major_b": "K"}),
+     ("mma", {"perm_a": "0,1,2,3"}), ("mma", {"shape": "m16n8k16", "perm_a": "0, 2, 1, 3"}),
+     ("ldmatrix", {"dtype": "f16"}), ("ldmatrix", {"dtype": "s8"}), ("ldmatrix", {"tile": "16x16"}),
+     ("ldmatrix", {"tile": "16x64", "swizzle": "128B"}), ("ldmatrix", {"pitch": 32}),
+     ("ldmatrix", {"addr": "lane % 16 * 32 + lane // 16 * 16"}), ("stmatrix", {"tile": "16x16"})],
+    ids=str,
+)  # fmt: skip
+def test_the_same_kernel_and_data_are_the_same_point(name: str, params: dict[str, Any]) -> None:
+    """However it was typed, and whatever of it shall be shown: the H200's answer is found."""
+    probe = registry.find_probe(name)
+    (kept,) = recording.recordings(probe)
+    assert kept.find(probe, probe.case("sm_90a", **params)) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [("wgmma", {"sbo": 512}), ("mma", {"perm_b": "1,0"}), ("ldmatrix", {"pitch": 64}),
+     ("ldmatrix", {"addr": "lane % 8 * 32"}), ("stmatrix", {"tile": "32x16"})],
+    ids=str,
+)  # fmt: skip
+def test_other_data_are_another_point(name: str, params: dict[str, Any]) -> None:
+    """What the device would be given differs from all that was recorded."""
+    probe = registry.find_probe(name)
+    (kept,) = recording.recordings(probe)
+    assert kept.find(probe, probe.case("sm_90a", **params)) is None
+
+
+def test_recorded_again_it_takes_the_place_of_the_old(copy: Probe, case: Case) -> None:
+    """Typed in another way, a point still has one recording; another point has its own."""
+    save(copy, case)
+    kept = recording.recordings(copy)[0]
+    again = recording.Recording(kept.device, kept.date)
+    for params in ({"tile": "16x16"}, {"pitch": 64}):
+        same = copy.case("sm_90a", **params)
+        again.add(copy, same, copy.expected(same))
+    fresh = recording.start(copy, kept.device, {})
+    fresh.merge(copy, again)
+    assert len(fresh.variants) == 2
+    assert fresh.variants["sm_90a num=x4"]["params"]["tile"] == "16x16"
+
+
+def test_recordings_outlive_changes_of_the_options(copy: Probe, case: Case) -> None:
+    """An option that came later was left out then; a variant with one that is gone is no point any more."""
+    older = {name: value for name, value in case.params.items() if name != "swizzle"}
+    for params, found in ((older, True), ({**case.params, "gone": 1}, False)):
+        variants = {"sm_90a then": {"params": params}}
+        kept = recording.Recording("Test Card 1", "2026-01-01", {}, variants)
+        assert (kept.find(copy, case) is not None) == found
 
 
 def test_a_changed_kernel_makes_it_stale(copy: Probe, case: Case) -> None:
     """The digest holds the kernel's source, its own headers, the macros and the architecture."""
     save(copy, case)
-    variant = recording.recordings(copy)[0].find(case)
+    variant = recording.recordings(copy)[0].find(copy, case)
     assert variant is not None
     assert not recording.is_stale(copy, case, variant)
     copy.source.write_text(copy.source.read_text() + "// one more line\n")

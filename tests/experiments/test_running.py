@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +82,61 @@ def test_a_stale_recording_proves_nothing(probe: Probe) -> None:
 
 
 def test_verify_counts(probe: Probe) -> None:
-    """One recorded point agrees, the others are skipped with the reason."""
-    record_of(probe, probe.expected(probe.case("sm_90a")))
+    """The recorded point agrees, however it is typed; all others are skipped with the reason."""
+    default = probe.case("sm_90a")
+    record_of(probe, probe.expected(default))
     seen: list[str] = []
     record = runner.verify([probe], MODEL, lambda what, done, total: seen.append(what), keep=False)
-    total = len(list(probe.variants("sm_90a")))
-    assert record.result["variants"] == total
-    assert (record.result["agree"], record.result["disagree"]) == (1, 0)
-    assert record.result["skipped"] == total - 1 == len(record.skipped)
-    assert len(seen) == total + 1
+    cases = list(probe.variants("sm_90a"))
+    same = sum(probe.identity(case) == probe.identity(default) for case in cases)
+    assert record.result["variants"] == len(cases)
+    assert (record.result["agree"], record.result["disagree"]) == (same, 0)
+    assert record.result["skipped"] == len(record.skipped) > len(cases) - same
+    assert len(seen) == len(cases) + 1
+
+
+def test_verify_names_the_forms_of_other_chips() -> None:
+    """They were not run, on this machine or on any with this chip; what this chip has is none of them."""
+    record = runner.verify([registry.find_probe("stmatrix")], MODEL, lambda *_: None, keep=False)
+    (row,) = record.result["probes"]
+    assert (row["agree"], row["disagree"], row["skipped"]) == (row["variants"], 0, 3)
+    assert {each["reason"] for each in record.skipped} == {
+        "not run on this chip: sm_100a has it, sm_90a has not"
+    }
+    assert all("shape=m16n8" in each["case"] for each in record.skipped)
+
+
+def test_a_chip_without_the_instruction_has_nothing_to_compare() -> None:
+    """The reason is the chip, and no missing driver or recording."""
+    older = runner.Lab("sm_80", None, None, "no GPU in this test")
+    with pytest.raises(MissingError, match="nothing to compare: sm_80 has no wgmma"):
+        runner.verify([registry.find_probe("wgmma")], older, lambda *_: None, keep=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "params"),
+    [("ldmatrix", "sm_100a", {"shape": "m16n16", "trans": True, "dtype": "b8"}),
+     ("stmatrix", "sm_120a", {"shape": "m16n8", "trans": True, "dtype": "b8"}),
+     ("mma-arithmetic", "sm_89", {"dtype": "e4m3"})],
+)  # fmt: skip
+def test_what_no_chip_has_shown_is_marked(name: str, arch: str, params: dict[str, Any]) -> None:
+    """Derived, and said to be; nothing else is said to be proven elsewhere."""
+    probe = registry.find_probe(name)
+    record, _ = runner.run_probe(probe, probe.case(arch, **params), replace(MODEL, arch=arch))
+    assert record.result["unproven"] == (
+        f"Not proven on silicon (not run on this chip): what is shown for {arch} is derived."
+    )
+    assert {"case": "recording", "reason": "not run on this chip"} in record.skipped
+
+
+def test_what_another_chip_has_shown_is_said() -> None:
+    """mma.sync on sm_80: derived, and just what an H200 answered."""
+    probe = registry.find_probe("mma")
+    record, _ = runner.run_probe(probe, probe.case("sm_80"), replace(MODEL, arch="sm_80"))
+    assert record.result["unproven"].endswith("NVIDIA H200 (sm_90a) answered just this.")
+    for params in ({}, {"perm_b": "1,0"}):  # recorded; and the same kernel with other data
+        record, _ = runner.run_probe(probe, probe.case("sm_90a", **params), MODEL)
+        assert record.result["unproven"] == ""
 
 
 def test_recording_needs_a_device(probe: Probe) -> None:
@@ -130,7 +177,7 @@ def test_nothing_compared_is_no_success(probe: Probe) -> None:
         runner.verify([probe], MODEL, lambda *_: None, keep=False)
     record = caught.value.record
     assert record is not None
-    assert record.result["skipped"] == record.result["variants"] > 0
+    assert record.result["skipped"] == len(record.skipped) >= record.result["variants"] > 0
 
 
 @pytest.mark.parametrize(("first", "second"), [({"OP": "+"}, {"OP": "-"}), ({"A": "x.y"}, {"A": "x_y"})])

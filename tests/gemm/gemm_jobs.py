@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.cli.gemm import Init
 from ptxlab.device.job import Job, Launch
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm import TYPES, GemmStage, Problem
@@ -16,6 +17,7 @@ from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.stage import MODULE
 from ptxlab.experiments.unit import build_unit
 
+INITS = tuple(each.value for each in Init)
 LAYOUTS = ("nn", "nt", "tn", "tt")
 TAILS = ((1, 1, 1), (17, 33, 5), (85, 85, 85), (128, 128, 128), (257, 129, 65))
 """Shapes (m, n, k): one element, odd tails in every dimension, whole tiles."""

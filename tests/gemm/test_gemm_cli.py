@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ptxlab import assets
 from ptxlab.experiments import runner
 from ptxlab.experiments.registry import stage_entries
 
 STAGE = ("gemm", "--stage", "wmma-naive")
 Run = Callable[..., Any]
+Damage = Callable[[dict[str, Any]], None]
 
 
 @pytest.fixture
@@ -134,6 +138,97 @@ def test_a_chip_that_is_too_old_is_exit_3(without_gpu: Run) -> None:
     done = without_gpu(*STAGE, "--arch", "sm_75")
     assert done.returncode == 3
     assert "is not for sm_75" in done.stderr
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the kernels that a test may damage."""
+    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
+    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
+    return tmp_path / "kernels"
+
+
+def lose(name: str) -> Damage:
+    """Return what takes a field from the first row."""
+
+    def damage(variants: dict[str, Any]) -> None:
+        row = next(iter(variants.values()))["result"]
+        del (row if name in row else row["milliseconds"])[name]
+
+    return damage
+
+
+def give(part: str, **fields: Any) -> Damage:
+    """Return what puts other values into a part of the first row."""
+    return lambda variants: next(iter(variants.values()))[part].update(fields)
+
+
+def rename(variants: dict[str, Any]) -> None:
+    """Call the first row after an architecture that does not exist."""
+    variants["sm_1 default"] = variants.pop(next(iter(variants)))
+
+
+DAMAGES = {
+    "no tflops": lose("tflops"),
+    "no stage": lose("stage"),
+    "no percent": lose("percent_of_cublas"),
+    "no milliseconds": lose("milliseconds"),
+    "no median": lose("median"),
+    "text for a number": give("result", tflops="fast"),
+    "a number for text": give("result", layout=5),
+    "an option that is none": give("params", colour="red"),
+    "a size that is none": give("params", m=-1),
+    "an option that is no text": give("params", layout=[]),
+    "an architecture that is none": rename,
+    "a row that is none": lambda variants: variants.update({"sm_90a default": None}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_recording_is_named(without_gpu: Run, kernels: Path, damage: Damage) -> None:
+    """Exit 4 with the file, what is wrong with it and the cure; the list goes on and says it in the row."""
+    file = kernels / "gemm" / "wmma-naive" / "recordings" / "nvidia-h200.json"
+    text = json.loads(file.read_text(encoding="utf-8"))
+    damage(text["variants"])
+    file.write_text(json.dumps(text), encoding="utf-8")
+    _check_damage_is_told(without_gpu, file)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "\0", '{"schema": "ptxlab.recording/1"}'])
+def test_a_recording_that_is_none_is_named(without_gpu: Run, kernels: Path, text: str) -> None:
+    """No JSON, or not of that kind."""
+    file = kernels / "gemm" / "wmma-naive" / "recordings" / "nvidia-h200.json"
+    file.write_text(text, encoding="utf-8")
+    _check_damage_is_told(without_gpu, file)
+
+
+def _check_damage_is_told(run: Run, file: Path) -> None:
+    done = run(*STAGE, "-m", "64", "-n", "64", "-k", "64")
+    assert done.returncode == 4
+    first, hint = done.stderr.splitlines()
+    assert first.startswith(f"ptxlab: {file} is damaged: ")
+    assert hint.startswith("hint: record it again")
+    listed = run("gemm", "--list", "--json")
+    assert listed.returncode == 0
+    (row,) = json.loads(listed.stdout)["result"]["available"]
+    assert row["problem"].startswith(f"{file} is damaged: ")
+    assert row["types"]
+
+
+def test_a_fault_of_a_stage_is_told_with_its_line(without_gpu: Run, kernels: Path) -> None:
+    """In the words that a user's probe gets; the other stages are explained."""
+    other = kernels / "gemm" / "other"
+    shutil.copytree(kernels / "gemm" / "wmma-naive", other)
+    file = other / "stage.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("return 32\n") == 1
+    file.write_text(text.replace("return 32\n", "return 1 // 0\n"), encoding="utf-8")
+    done = without_gpu("gemm", "--ladder", "--explain", "-m", "64", "-n", "64", "-k", "64", "--json")
+    assert done.returncode == 4
+    document = json.loads(done.stdout)
+    assert document["error"]["message"].startswith(f"{file}:")
+    assert "ZeroDivisionError" in document["error"]["message"]
+    assert [each["stage"] for each in document["result"]["explanations"]] == ["wmma-naive"]
 
 
 def test_it_runs_in_a_process_of_its_own(run_cli: Run) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_jobs import LAYOUTS, TAILS, check_job, loaded, problem, stage_job, stored
+from gemm_jobs import INITS, LAYOUTS, TAILS, check_job, loaded, problem, stage_job, stored
 from numpy.typing import NDArray
 
 from ptxlab.device.client import Worker, wrapped_command
@@ -19,7 +19,6 @@ from ptxlab.errors import MissingError
 from ptxlab.experiments.gemm.bound import bound
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.reference import (
-    INITS,
     INTEGER_INITS,
     Sums,
     compare,

@@ -7,14 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from gemm_jobs import problem
+from gemm_jobs import INITS, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ptxlab.experiments.gemm.bound import Bound, bound
 from ptxlab.experiments.gemm.reference import (
-    INITS,
     INTEGER_INITS,
     Comparison,
     compare,

@@ -63,7 +63,7 @@ def test_a_right_result_is_a_row_that_scripts_can_read(gemm: Any) -> None:
 
 
 def test_an_error_of_half_an_ulp_is_said_to_be_rounding(gemm: Any) -> None:
-    """Cases C86: not a bug."""
+    """Not a bug, and the message says so."""
     record, _ = gemm(request(48, 40, 64))
     detail = record.checks[-1]["detail"]
     assert "ulp of f16" in detail
@@ -114,7 +114,7 @@ def test_overflow_is_no_pass(gemm: Any) -> None:
     ("init", "notes"), [("normal", 0), ("ints", 1), ("seq", 1), ("ones", 2), ("zeros", 2)]
 )
 def test_inputs_that_are_not_random_are_labelled(gemm: Any, init: str, notes: int) -> None:
-    """Cases C81; and a fill that looks alike after any permutation is warned about."""
+    """They draw other power; and a fill that looks alike after any permutation is warned about."""
     record, _ = gemm(request(16, 16, 16, init))
     assert len(record.result["notes"]) == notes
     assert all(init in note for note in record.result["notes"])

@@ -95,6 +95,11 @@ def test_values_of_a_row_major_tile() -> None:
     ("form", "arch", "words"),
     [
         (LdMatrixForm("m16n16", 2, True, "b8"), "sm_90a", ("sm_90a", "K-major")),
+        (
+            LdMatrixForm("m8n16", 4, False, "b4x16_p64"),
+            "sm_90a",
+            ("m8n16 does not exist", "widen them in registers"),
+        ),
         (LdMatrixForm("m8n8", 4, True, "b8"), "sm_90a", ("m8n8 takes b16", "K-major")),
         (LdMatrixForm("m8n8", 4, True, "b16", 8), "sm_90a", ("16-bit units", "K-major")),
         (LdMatrixForm("m8n8", 4, True, "b16", 32), "sm_90a", ("tear", "32-bit ld.shared")),

@@ -8,9 +8,6 @@ import pytest
 from ptxlab.errors import UsageError
 from ptxlab.isa.mma import (
     MmaForm,
-    a_map,
-    c_map,
-    compare_maps,
     dense_forms,
     element_places,
     find_form,
@@ -106,25 +103,6 @@ def test_fp8_on_hopper_is_told_apart() -> None:
     assert "wgmma" in told
     assert "wgmma" not in emulation(find(shape="m16n8k32", a="e4m3", b="e4m3"), "sm_100a")
     assert "no tensor operation" in emulation(find(shape="m8n8k4"), "sm_90a")
-
-
-@pytest.mark.parametrize(("bits", "local"), [(16, True), (8, False), (32, False)])
-def test_accumulators_as_the_next_a(bits: int, local: bool) -> None:
-    """f16's A lies as the accumulator does; 8-bit A needs four columns of a row in one lane, tf32 one."""
-    ok, detail = compare_maps(c_map(16, 32), a_map(16, 16 if bits > 8 else 32, bits))
-    assert ok == local
-    assert detail.startswith("register-local" if local else "not register-local, needs a shuffle")
-
-
-def test_accumulators_that_a_register_is_made_of() -> None:
-    """Registers 0 and 1 of tile 0 make register 0 of A; the first column that moves is named otherwise."""
-    _, detail = compare_maps(c_map(16, 32), a_map(16, 16, 16))
-    assert "register 0 of A is made of register 0 of tile 0, register 1 of tile 0" in detail
-    _, detail = compare_maps(c_map(16, 32), a_map(16, 32, 8))
-    assert "lane 0 needs row 0, column 2 of A, which lane 1 holds" in detail
-    ok, detail = compare_maps(c_map(8, 32), a_map(16, 16, 16))
-    assert not ok
-    assert "row 8 of A is in no accumulator tile" in detail
 
 
 @pytest.mark.parametrize("form", [*dense_forms(), *sparse_forms()], ids=lambda form: form.ptx)

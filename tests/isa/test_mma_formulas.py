@@ -32,13 +32,26 @@ def test_formulas_are_the_maps(form: MmaForm | SparseForm) -> None:
                     assert np.array_equal(np.broadcast_to(found, values.shape), values), (operand, key)
 
 
+@pytest.mark.parametrize("form", FORMS, ids=name)
+def test_no_part_of_a_formula_is_always_zero(form: MmaForm | SparseForm) -> None:
+    """Such as 16 * (register // 2) of an operand that has two registers."""
+    told = formulas(form)
+    for operand, where in form.maps.items():
+        given = {"lane": where.lane, "register": where.register, "slot": where.slot, **where.place}
+        for key in given.keys() & told[operand].keys():
+            for term in told[operand][key].split(" + "):
+                value = eval(term, {}, given)  # noqa: S307 - our own text
+                assert term == "0" or np.any(value), (operand, key, term)
+
+
 @pytest.mark.parametrize("form", list(sparse_forms()), ids=name)
 def test_the_logical_column_is_what_metadata_says(form: SparseForm) -> None:
-    """For each legal value of the four bits: index is the two bits that stand for the element."""
-    text = formulas(form)["A"]["logical_col"]
-    kept = form.chunk // 2
+    """For each legal value of the four bits: index is the two of them that stand for the element."""
+    told = formulas(form)["A"]
     for nibble in form.nibbles:
-        columns = form.logical_columns(np.full(form.extents["E"], nibble))[0]
-        for col, logical in enumerate(columns.tolist()):
-            index = nibble >> (2 * (col % kept // max(1, kept // 2))) & 3
-            assert eval(text, {}, {"col": col, "index": index}) == logical  # noqa: S307 - our own text
+        four_bits = np.full(form.extents["E"], nibble)
+        columns = form.logical_columns(four_bits)
+        row, col = np.indices(columns.shape)
+        index = eval(told["index"], {}, {"E": four_bits, "row": row, "col": col})  # noqa: S307 - our own text
+        found = eval(told["logical_col"], {}, {"col": col, "index": index})  # noqa: S307 - our own text
+        assert np.array_equal(found, columns)

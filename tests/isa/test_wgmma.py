@@ -12,6 +12,7 @@ from ptxlab.isa.wgmma import (
     WARPS,
     WgmmaForm,
     check_form,
+    explain_atom,
     formulas,
     legal_n,
     parse_atom,
@@ -47,13 +48,15 @@ def test_printed_formulas_are_the_map(form: WgmmaForm) -> None:
 
 
 def test_formulas_hold_for_a_second_warpgroup() -> None:
-    """Warps 4 to 7 have rows 64 to 127, by the same expressions."""
+    """Its four warps have rows 64 to 127, by the same expressions from row 64 on."""
     form = FORMS[0]
     entries = form.d_map.entries(warpgroup=1)
     assert {entry["row"] for entry in entries} == set(range(64, 128))
     for entry in entries:
+        assert entry["warpgroup"] == 1
+        own = entry | {"row": entry["row"] - 64}
         for name, expression in formulas(form)["D"].items():
-            assert eval(expression, {}, entry) == entry[name]  # noqa: S307 - own text
+            assert eval(expression, {}, own) == own[name]  # noqa: S307 - own text
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.ptx)
@@ -154,11 +157,22 @@ def test_it_exists_on_hopper_alone(arch: str, hint: str) -> None:
      ("SM90_64x64x32_S32S8U8_RS_TN", "m64n64k32", WgmmaForm(64, "s8", "u8", "s32", a_in_registers=True)),
      ("SM90_64x8x8_F32TF32TF32_SS_TN", "m64n8k8", WgmmaForm(8, "tf32", "tf32", "f32")),
      ("SM90_64x8x32_F16E5M2E4M3_SS_TN", "m64n8k32", WgmmaForm(8, "e5m2", "e4m3", "f16")),
-     ("SM90_64x16x16_F16F16F16_RS", "m64n16k16", WgmmaForm(16, "f16", "f16", "f16", a_in_registers=True))],
+     ("SM90_64x16x16_F16F16F16_RS", "m64n16k16", WgmmaForm(16, "f16", "f16", "f16", a_in_registers=True)),
+     ("MMA_64x256x16_F32BF16BF16_SS", "m64n256k16", WgmmaForm(256, "bf16", "bf16", "f32")),
+     ("SM90::GMMA::MMA_64x8x8_F32TF32TF32_SS_TN", "m64n8k8", WgmmaForm(8, "tf32", "tf32", "f32"))],
 )  # fmt: skip
 def test_names_of_atoms(name: str, shape: str, form: WgmmaForm) -> None:
     """What a CUTLASS name stands for, with and without D's type at its end."""
     assert parse_atom(name) == (shape, form)
+
+
+def test_names_of_atoms_are_explained() -> None:
+    """Shape, each type, where A and B are, and the majors."""
+    told = explain_atom("SM90_64x256x16_F32BF16BF16_SS")
+    assert "m64n256k16: D is f32, A bf16, B bf16; SS: A and B both from shared memory" in told
+    assert "template arguments" in told
+    told = explain_atom("MMA_64x64x32_S32S8U8_RS_TN")
+    assert "A s8, B u8; RS: A from registers, B from shared memory; TN: both K-major" in told
 
 
 @pytest.mark.parametrize(

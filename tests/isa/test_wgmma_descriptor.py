@@ -57,6 +57,22 @@ def test_steps_cover_an_operand_once(major: str, swizzle: str, bits: int) -> Non
     assert addresses.max() + bits // 8 <= 2048 + whole.nbytes
 
 
+@pytest.mark.parametrize(("major", "bits"), [("K", 8), ("K", 16), ("K", 32), ("MN", 16)])
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+@pytest.mark.parametrize(("rows", "steps"), [(64, 1), (128, 5), (72, 3), (8, 1)])
+def test_printed_formulas_are_the_addresses(
+    major: str, swizzle: str, bits: int, rows: int, steps: int
+) -> None:
+    """The byte of each element, evaluated, is what the descriptor of its step reads."""
+    k = 256 // bits
+    whole = operand(major, swizzle, rows, steps * k, bits)
+    row, col = np.indices((rows, steps * k))
+    found = eval(whole.formula("row", "col"), {}, {"row": row, "col": col})  # noqa: S307 - our own text
+    for step in range(steps):
+        read = whole.descriptor(0, step * k).addresses(rows, k, bits, major) - whole.start
+        np.testing.assert_array_equal(found[:, step * k : (step + 1) * k], read)
+
+
 def test_addresses_by_hand() -> None:
     """Places worked out by hand from the canonical layouts."""
     k_major = operand().descriptor(0, 0).addresses(64, 16, 16, "K") - 2048
@@ -109,6 +125,26 @@ def test_a_forgotten_shift_is_named(swizzle: str, expected: int) -> None:
     word = Descriptor(2048, 16, 16 * expected, swizzle).word
     problem = f"SBO = {16 * expected} B, expected {expected}: forgot >>4?"
     assert problem in lint(word, rows=64, k=16, bits=16, major="K")
+
+
+@pytest.mark.parametrize("major", ["K", "MN"])
+def test_forgotten_shifts_without_a_swizzle_are_named(major: str) -> None:
+    """Of core matrices that all lie far apart both strides are; one long stride may be meant."""
+    word = Descriptor(1024, 16 * 1024, 16 * 128, "none").word
+    assert [each for each in lint(word, rows=64, k=16, bits=16, major=major) if "forgot" in each] == [
+        "LBO = 16384 B, expected 1024: forgot >>4?",
+        "SBO = 2048 B, expected 128: forgot >>4?",
+    ]
+    for lbo, sbo in ((1024, 128), (128, 2048), (16384, 128), (144, 2304)):
+        assert lint(Descriptor(1024, lbo, sbo, "none").word, rows=64, k=16, bits=16, major=major) == []
+
+
+@pytest.mark.parametrize(("swizzle", "expected"), [("64B", 1024), ("32B", 512)])
+def test_a_forgotten_shift_of_lbo_is_named(swizzle: str, expected: int) -> None:
+    """MN-major operands step over their spans by LBO: 16 lines of k for each."""
+    word = Descriptor(2048, 16 * expected, 8 * SPANS[swizzle], swizzle).word
+    problem = f"LBO = {16 * expected} B, expected {expected}: forgot >>4?"
+    assert problem in lint(word, rows=64, k=16, bits=16, major="MN")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.mma import a_map, b_map, c_map
-from ptxlab.isa.wmma import OPERANDS, WmmaForm, accumulators, forms, formulas, register_map, shapes
+from ptxlab.isa.wmma import (
+    OPERANDS,
+    WmmaForm,
+    accumulators,
+    forms,
+    formulas,
+    parts,
+    register_map,
+    shapes,
+)
 
 FORMS = [form for turing in (False, True) for form in forms(turing=turing) if form.layout == "row.col"]
 FRAGMENTS = [pytest.param(form, op, id=f"{form.ptx} {op}") for form in FORMS for op in OPERANDS]
@@ -96,3 +105,18 @@ def test_one_bit_products(op: str, want: list[list[int]]) -> None:
     a, b = np.array([[1, 0], [1, 1]]), np.array([[1, 0], [0, 1]])
     form = WmmaForm(8, 8, 128, "b1", "s32", op=op)
     assert form.product(a, b, np.zeros((2, 2), np.int64)).tolist() == want
+
+
+@pytest.mark.parametrize("form", list(forms()), ids=lambda form: f"{form.ptx} {form.layout}")
+def test_parts_are_operands_of_mma(form: WmmaForm) -> None:
+    """Each part's registers hold just its rows and columns; all of them make up the matrix once."""
+    for operand in ("A", "B", "C"):
+        where = register_map(form, operand)
+        covered = np.zeros(form.extent(operand), dtype=int)
+        for part in parts(form, operand):
+            own = np.isin(where.register, list(part.registers))
+            rows, cols = where.place["row"][own], where.place["col"][own]
+            assert set(rows.tolist()) == set(part.rows)
+            assert set(cols.tolist()) == set(part.cols)
+            covered[rows, cols] += 1
+        assert (covered == 1).all()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments import layout, registry
+from ptxlab.experiments import compare, layout, registry
 from ptxlab.experiments.probe import Probe
 from ptxlab.isa import mma
+from ptxlab.isa.movmatrix import movmatrix
 
 RunCli = Callable[..., CompletedProcess[str]]
 PLACE = ("lane", "register", "slot")
@@ -68,8 +71,8 @@ def test_detail_counts_what_the_table_lists(name: str) -> None:
         room = 32 * each["warps"] * each["registers"] * each["elements_per_register"]
         assert 0 < len(entries) <= room
         assert len(entries) >= each["rows"] * each["cols"] * each["matrices"] or each["operand"] in ("A", "E")
-    assert set(record.result["formulas"]) <= set(asked.maps)
-    assert record.result["minimum"] == record.result["legal_on"][0]
+    assert set(record.result["formulas"]) <= set(asked.maps) | set(asked.in_memory)
+    assert record.result["minimum"] in record.result["legal_on"]
     assert record.result["sass"]
     assert [check for check in record.checks if not check["ok"]] == []
 
@@ -130,7 +133,27 @@ def test_detail_of_an_mma(run_here: RunCli) -> None:
             "unknown operand of ldmatrix.sync.aligned.m8n8.x4.shared.b16 'A'; legal: reg",
         ),
         ("table ldmatrix register", "unknown operand"),
-        ("where ldmatrix registers 0", "Missing argument"),
+        ("where ldmatrix registers 0", "needs col"),
+        ("where ldmatrix registers -1 0", "row -1 is outside registers of ldmatrix.sync"),
+        ("where mma A 0 -16", "column -16 is outside A of mma.sync"),
+        ("what mma A 32 0", "lane 32 is outside A of mma"),
+        ("what mma A 0 0 -1", "slot -1 is outside A of mma"),
+        ("what wgmma A 0 0", "hint: it is in shared memory: layout where tells its bytes"),
+        ("where ldmatrix --trans B 3 5", "hint: ptxlab probe mma tells which ldmatrix loads its A and B"),
+        (
+            "compare --c m64n12k16:f32 --a m64n64k16:bf16",
+            "wgmma of f16 has no shape m64n12k16; legal: m64nNk16",
+        ),
+        ("compare --c m64n64k9:f32 --a m64n64k16:bf16", "legal: m64nNk8, m64nNk16, m64nNk32"),
+        (
+            "compare --c m64n64k16:s32 --a m64n64k16:f16",
+            "unknown type of D of m64n64k16 's32'; legal: f32, f16",
+        ),
+        (
+            "compare --c m64n64k16:f32 --a m64n64k16:s8",
+            "unknown type of A of m64n64k16 's8'; legal: f16, bf16",
+        ),
+        ("compare --c m64n64k16:f32 --b m64n64k16:f16", "B of wgmma is always in shared memory"),
         ("where ldmatrix registers x 0", "x"),
         ("where ldmatrx registers 0 0", "did you mean ldmatrix?"),
         ("where", "ptxlab layout where needs a command: "),
@@ -173,10 +196,32 @@ def test_the_table_is_the_probe_s_own_list_in_every_form(run_here: RunCli) -> No
     own = result(run_here("probe", "ldmatrix", "--num", "x1", "--backend", "model", "--json"))["registers"]
     assert result(run_here(*words, "--json"))["registers"] == own
     text = run_here(*words, "--format", "csv").stdout
-    rows = list(csv.DictReader(io.StringIO(text[text.index("lane,register") :])))
+    rows = list(csv.DictReader(io.StringIO(text[text.index("operand,lane,register") :])))
+    assert {row.pop("operand") for row in rows} == {"registers"}
     assert [{name: int(value) for name, value in row.items()} for row in rows] == own
     marked = run_here(*words, "--format", "md").stdout
-    assert "| 31 | 0 | 1 | 0 | 7 | 7 |" in marked
+    assert "| registers | 31 | 0 | 1 | 0 | 7 | 7 |" in marked
+
+
+def test_csv_is_one_flat_list_of_all_operands(run_here: RunCli) -> None:
+    """One header; what an operand has not is empty."""
+    text = run_here("layout", "table", "mma", "--sparse", "--format", "csv").stdout
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    assert set(rows[0]) == {"operand", "lane", "register", "slot", "row", "col", "logical_col"}
+    assert [row["operand"] for row in rows] == [
+        *["A"] * 128, *["B"] * 128, *["C"] * 128, *["D"] * 128, *["E"] * 64,
+    ]  # fmt: skip
+    assert {row["logical_col"] == "" for row in rows if row["operand"] == "B"} == {True}
+
+
+def test_one_lane_of_a_table(run_here: RunCli) -> None:
+    """Just its entries, in every form."""
+    words = ("layout", "table", "wgmma", "--lane", "5")
+    assert {entry["lane"] for entry in result(run_here(*words, "--json"))["D"]} == {5}
+    rows = [line.split(",") for line in run_here(*words, "--format", "csv").stdout.splitlines()]
+    assert {row[2] for row in rows if row[0] == "D"} == {"5"}
+    assert "D, 64 x 64" not in run_here(*words).stdout
 
 
 def test_the_table_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
@@ -184,7 +229,8 @@ def test_the_table_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
     svg, page = tmp_path / "map.svg", tmp_path / "map.html"
     done = run_here("layout", "table", "ldmatrix", "--num", "x1", "--svg", str(svg), "--html", str(page))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].split() == ["31", "0", "1", "0", "7", "7"]
+    assert done.stdout.splitlines()[-1].split() == ["31", "0:", "7,6", "7,7"]
+    assert "registers, predicted: row,col, low bits first" in done.stdout
     for picture in (svg.read_text(), page.read_text()):
         assert picture.count('data-n="5"') >= 2
         assert "5 r0b" in picture
@@ -211,10 +257,63 @@ def test_eight_bit_accumulators_need_a_shuffle(run_here: RunCli) -> None:
         assert half["conclusion"].startswith("register-local: ")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--c m8n8k4:f32 --a m16n8k16:f16", "m8n8k4:f32 and m16n8k16:f16 are not to be compared"),
+     ("--c m16n8k16:f32 --b m8n8k4:f16", "legal: both of m8n8k4 of f16, or neither")],
+)  # fmt: skip
+def test_four_products_are_not_compared_with_one(run_here: RunCli, words: str, said: str) -> None:
+    """Volta's form is four products in one warp: one of them is not the whole of it."""
+    done = run_here("layout", "compare", *words.split())
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_volta_is_compared_with_itself(run_here: RunCli) -> None:
+    """Each of the four products is compared with its own, and the architecture is told."""
+    done = run_here("layout", "compare", "--c", "m8n8k4:f16", "--a", "m8n8k4:f16", "--json")
+    assert json.loads(done.stdout)["arch"] == "sm_90a"
+    assert {move["from_lane"] % 16 // 4 for move in result(done)["moves"]} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [("where mma --perm-a 0,2,1,3 A 0 0", "--perm-a"), ("what mma --fill ones A 0 0", "--fill"),
+     ("where ldmatrix --addr lane%16*32+lane//16*16 registers 0 0", "--addr"),
+     ("table ldmatrix --pitch 48", "--pitch"), ("detail stmatrix --swizzle 128B", "--swizzle"),
+     ("where wgmma --decode-desc 0x4000004000010040 D 0 0", "--decode-desc"),
+     ("where wgmma --lbo 0 --sbo 512 D 0 0", "--lbo, --sbo"), ("detail wgmma --k-advance", "--k-advance")],
+)  # fmt: skip
+def test_options_that_change_no_map_are_refused(run_here: RunCli, words: str, option: str) -> None:
+    """The answer would be as if they had not been given; --help does not show them."""
+    action, probe, *rest = words.split()
+    done = run_here("layout", action, probe, *rest)
+    assert done.returncode == 2
+    assert f"{option}: this changes nothing of who holds what" in done.stderr
+    assert f"ptxlab probe {probe} takes it" in done.stderr
+    shown = run_here("layout", action, probe, "--help").stdout
+    assert option.partition(",")[0] not in shown
+    assert "--shape" in shown
+
+
+def test_the_minimum_is_called_as_everywhere_else(run_here: RunCli) -> None:
+    """sm_100a, as the refusals of other chips have it."""
+    form = "--shape m16n16 --trans --dtype b8 --arch sm_120a --json"
+    assert result(run_here("layout", "detail", "ldmatrix", *form.split()))["minimum"] == "sm_100a"
+
+
+def test_one_instruction_is_counted_once(run_here: RunCli) -> None:
+    """FLOP are those of one wgmma, though five of them follow along K, in each of two warpgroups."""
+    done = run_here("layout", "detail", "wgmma", "--k-step", "5", "--warpgroups", "2", "--json")
+    found = result(done)
+    assert found["flop"] == 2 * 64 * 64 * 16
+    assert {each["operand"]: each["warps"] for each in found["operands"]}["D"] == 8
+
+
 def test_moves_are_those_of_the_maps() -> None:
     """Element by element: who has it in C, who needs it in A."""
     c, a = mma.c_map(16, 32), mma.a_map(16, 32, 8)
-    moves, permutable = layout.lane_moves(c, a, k="col")
+    moves, permutable = compare.lane_moves(c, a, k="col")
     holders = {(e["row"], e["col"]): e["lane"] for e in c.entries()}
     wanted = {(e["row"], e["col"]): e["lane"] for e in a.entries()}
     assert len(moves) == len(wanted) == 16 * 32
@@ -243,3 +342,127 @@ def test_a_result_as_b_moves_in_any_order(run_here: RunCli) -> None:
     assert (found["operand"], found["register_local"]) == ("B", False)
     assert found["register_local_with_k_permuted"] is False
     assert "Without a shuffle" not in found["conclusion"]
+
+
+def test_answers_are_sentences_that_name_things(run_here: RunCli) -> None:
+    """Elements by operand, or by row and matrix; matrices and warps where there are several."""
+    for words, said in (
+        (
+            "what ldmatrix registers 5 0",
+            "Register 0 of lane 5 holds row 1, col 2 of matrix 0 in slot 0; row 1",
+        ),
+        (
+            "where ldmatrix registers 3 5",
+            "Row 3, col 5 is in matrix 0, lane 14, register 0, slot 1; matrix 1",
+        ),
+        ("what mma --shape m8n8k4 A 5 0", "A[1, 0] of matrix 1 in slot 0; A[1, 1] of matrix 1 in slot 1."),
+        ("where wgmma D 60 2", "D[60, 2] is in warp 3, lane 17, register 2, slot 0."),
+        ("what mma A 14 0 1", "Register 0 of lane 14 holds A[3, 5]."),
+    ):
+        lines = run_here("layout", *words.split()).stdout.splitlines()
+        assert lines[1].startswith(said) or lines[1].endswith(said), words  # the answer, before its table
+        assert "of registers" not in lines[1]
+
+
+def test_operands_may_be_typed_in_small_letters(run_here: RunCli) -> None:
+    """As anyone would type them."""
+    for command in ("where mma {} 3 5", "what mma {} 3 1", "table mma {}"):
+        small, large = (
+            result(run_here("layout", *command.format(name).split(), "--json")) for name in ("a", "A")
+        )
+        assert small == large
+
+
+def test_a_stored_element_of_a_sparse_a_has_several_columns(run_here: RunCli) -> None:
+    """Which one is up to the metadata: the sentence says where, and does not say one."""
+    done = run_here("layout", "where", "mma", "--sparse", "A", "3", "5")
+    conclusion = done.stdout.splitlines()[1]
+    assert conclusion.startswith("A[3, 5] is in lane 14, register 0, slot 1.")
+    assert "stands for logical col 8-11 of the full A" in conclusion
+    assert "say index bits 10-11 of the metadata of lane 12 (E[3, 2] is its bits 8-11)" in conclusion
+    assert "logical col 10" not in done.stdout
+    tf32 = run_here("layout", "where", "mma", "--sparse", "--dtype", "tf32", "A", "3", "5").stdout
+    assert "logical col 10-11 of the full A: which one, say bits 4-7 of the metadata of lane 13" in tf32
+
+
+@pytest.mark.parametrize(
+    ("options", "operand", "row", "col", "byte"),
+    [("", "A", 1, 2, 128 + 16 + 4), ("", "B", 1, 2, 2 * 128 + 32 + 2),
+     ("--swizzle none", "A", 9, 8, 1024 + 144), ("--major MN --swizzle 64B", "A", 0, 2, 128 + 16)],
+)  # fmt: skip
+def test_operands_in_shared_memory_have_bytes(
+    run_here: RunCli, options: str, operand: str, row: int, col: int, byte: int
+) -> None:
+    """Of wgmma; JSON has the byte, too."""
+    words = ("layout", "where", "wgmma", *options.split(), operand, str(row), str(col))
+    found = result(run_here(*words, "--json"))
+    assert found["places"] == [{"row": row, "col": col, "byte": byte}]
+    said = f"{operand}[{row}, {col}] is shared byte {byte}, counted from the first of {operand}, "
+    assert said in run_here(*words).stdout
+    assert f"shared byte {byte}, counted from" in found["conclusion"]
+
+
+def test_detail_says_what_is_emulated(run_here: RunCli) -> None:
+    """4-bit integers on Hopper, right under the title; and without a shape the type's own is taken."""
+    lines = run_here("layout", "detail", "mma", "--dtype", "s4").stdout.splitlines()
+    assert lines[0].startswith("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+    assert lines[1].startswith("Emulated on sm_90a: 2 IMMA.16832.S8.S8 and conversions around them")
+    assert result(run_here("layout", "detail", "mma", "--json"))["emulated"] == ""
+
+
+def test_only_what_has_maps_is_offered(run_here: RunCli) -> None:
+    """Help and the legal set leave out a probe that would refuse."""
+    for command in ("where", "what", "table", "detail"):
+        listed = run_here("layout", command, "--help").stdout
+        assert "mma " in listed
+        assert "mma-arithmetic" not in listed
+    assert "mma-arithmetic" in run_here("probe", "--help").stdout
+
+
+def test_accumulators_as_a_of_the_next_product(run_here: RunCli) -> None:
+    """Two tiles of eight columns make one A of sixteen: which registers are packed into which."""
+    found = result(run_here("layout", "compare", "--c", "m16n8k16:f32", "--a", "m16n8k16:f16", "--json"))
+    assert found["k_order"] == list(range(16))
+    assert len(found["recipe"]) == 8
+    assert found["recipe"][5] == {
+        "tile": 0, "register": 2, "slot": 1, "from_tile": 1, "from_register": 1, "from_slot": 0,
+    }  # fmt: skip
+    text = run_here("layout", "compare", "--c", "m16n8k16:f32", "--a", "m16n8k16:f16").stdout
+    assert text.startswith("register-local: ")
+    assert "2 results C side by side make 1 A" in text
+    assert re.search(r"A0 r2 +pack\(C1 r0, C1 r1\)", text)
+    assert re.search(r"^ all +8 +0 ", text, re.MULTILINE)
+
+
+def test_accumulators_of_wgmma_as_a_in_registers(run_here: RunCli) -> None:
+    """64 columns of D are four A of bf16; each warp has its own rows, so one speaks for all."""
+    words = ("layout", "compare", "--c", "m64n64k16:f32", "--a", "m64n64k16:bf16")
+    found = result(run_here(*words, "--json"))
+    assert found["register_local"]
+    packed = {
+        (each["tile"], each["register"], each["slot"]): each["from_register"] for each in found["recipe"]
+    }
+    assert packed == {(t, r, s): 8 * t + 2 * r + s for t in range(4) for r in range(4) for s in range(2)}
+    assert "1 result C makes 4 A (the first 2 shown)" in run_here(*words).stdout
+    bytes_ = result(run_here("layout", "compare", "--c", "m64n64k32:f32", "--a", "m64n64k32:e4m3", "--json"))
+    assert (bytes_["register_local"], bytes_["k_order"][:8]) == (False, [0, 1, 8, 9, 2, 3, 10, 11])
+
+
+def test_accumulators_as_b_are_turned_by_movmatrix(run_here: RunCli) -> None:
+    """The recipe in the sentence, carried out with the models."""
+    found = result(run_here("layout", "compare", "--c", "m16n8k16:f32", "--b", "m16n8k16:f16", "--json"))
+    assert "registers 2i and 2i+1 of C (rows 8i to 8i+7) become register i of B" in found["conclusion"]
+    names = np.arange(16 * 8, dtype=np.uint64).reshape(16, 8)
+    c, b = mma.c_map(16, 32), mma.b_map(16, 16)
+    held = c.pack(names[c.place["row"], c.place["col"]], 4)
+    for i in range(2):
+        packed = (held[:, [2 * i]] | held[:, [2 * i + 1]] << 16).astype(np.uint32)
+        meant = b.pack(names[b.place["row"], b.place["col"]], 2)
+        np.testing.assert_array_equal(movmatrix(packed), meant[:, [i]])
+
+
+def test_help_of_compare_lists_every_shape_and_type(run_here: RunCli) -> None:
+    """Nobody has to try."""
+    text = run_here("layout", "compare", "--help").stdout
+    for form in mma.dense_forms():
+        assert all(name in text for name in (form.shape, form.a, form.b, form.acc))

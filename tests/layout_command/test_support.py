@@ -136,6 +136,17 @@ def test_four_bit_integers_end_with_ada(matrix: Matrix) -> None:
         assert matrix[form][arch]["sass"].startswith("2 IMMA.16832.S8.S8 + ")
 
 
+def test_every_form_of_wmma_is_asked(matrix: Matrix) -> None:
+    """All shapes of 16-bit types and bytes, and both kinds of 4-bit integers."""
+    asked = [form for form in matrix if form.startswith("wmma.mma.")]
+    for shape in ("m16n16k16", "m32n8k16", "m8n32k16"):
+        for types in ("f32.f32", "f16.f16", "f32.bf16.bf16.f32", "s32.s8.s8.s32", "s32.u8.u8.s32"):
+            form = f"wmma.mma.sync.aligned.row.col.{shape}.{types}"
+            assert matrix[form]["sm_90a"]["status"] == "native"
+    assert sum(".s4." in form or ".u4." in form for form in asked) == 2
+    assert len(asked) == 21
+
+
 def test_single_bits_end_with_hopper(matrix: Matrix) -> None:
     """There .and alone is native; Blackwell multiplies bytes."""
     both = {op: mma("m16n8k256", "s32.b1.b1.s32", f".{op}.popc") for op in ("and", "xor")}
@@ -294,3 +305,36 @@ def test_progress_is_told_column_by_column() -> None:
     )
     assert record.result["archs"] == ["sm_75", "sm_90a"]
     assert said == ["assembling for sm_75 0/2", "assembling for sm_90a 1/2"]
+
+
+def test_forms_are_found_by_what_they_hold(matrix: Matrix, run_here: RunCli) -> None:
+    """A type in the middle of the text; but where forms begin so, just those."""
+    del matrix
+    record = support.support_record(["sm_90a"], "s4", silent)
+    assert len(record.result["forms"]) > 10
+    assert all(".s4" in form["ptx"] for form in record.result["forms"])
+    names = {
+        form["instruction"] for form in support.support_record(["sm_90a"], "mma", silent).result["forms"]
+    }
+    assert names == {"mma", "mma.sp", "mma.kind"}
+    assert "forms that begin so" in run_here("layout", "support", "--help").stdout
+
+
+def test_refusals_are_whole_sentences_that_rows_refer_to(matrix: Matrix, run_here: RunCli) -> None:
+    """Each row that is refused somewhere has the number of the reason."""
+    del matrix
+    lines = run_here("layout", "support", "--only", "mma.sync.aligned.m16n8k64").stdout.splitlines()
+    reasons = {}
+    for line in lines[lines.index("refused by ptxas") + 3 :]:
+        if not line.strip():
+            break
+        number, *words = line.split()
+        reasons[number] = " ".join(words)
+    assert len(reasons) == 2
+    assert not any(
+        text.endswith(("on .target that", "on .target")) or "target that" in text for text in reasons.values()
+    )
+    rows = [line.split() for line in lines if line.startswith(" mma.sync")]
+    assert {row[-1] for row in rows} == set(reasons)
+    blocked = next(row for row in rows if "mxf4" in row[0])
+    assert "'mma with block scale' not supported" in reasons[blocked[-1]]

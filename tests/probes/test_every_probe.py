@@ -13,8 +13,11 @@ from ptxlab.experiments.base import Case
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.render.show import blocks
+from ptxlab.render.svg import draw
 
 PROBES = [probe for probe in registry.usable_probes() if isinstance(probe, Probe)]
+RECORDED_ON, RECORDED_ARCH = "NVIDIA H200", "sm_90a"
 ARCHS = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
 
 
@@ -57,6 +60,15 @@ def test_claims_hold_on_every_architecture(probe: Probe, arch: str) -> None:
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_there_is_a_picture(probe: Probe) -> None:
+    """What --svg draws."""
+    lab = runner.Lab("sm_90a", None, None, "the model was asked for")
+    record, _ = runner.run_probe(probe, probe.case("sm_90a"), lab)
+    record.command = ["probe", probe.name]
+    assert "<rect" in draw(blocks(record.document(), "picture"))
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
 def test_expected_has_the_shape_of_the_outputs(probe: Probe) -> None:
     """What is predicted is what the kernel writes: names, shapes and types."""
     for case in probe.variants("sm_90a"):
@@ -80,7 +92,7 @@ def test_silicon_agrees(probe: Probe, kept: recording.Recording, name: str) -> N
     When this fails because the kernel changed: run `ptxlab probe verify --record` on a GPU.
     """
     case = case_of(probe, kept, name)
-    variant = kept.find(case)
+    variant = kept.find(probe, case)
     assert variant is not None
     assert not recording.is_stale(probe, case, variant), "the kernel changed: record again on a GPU"
     fault = probe.fault(case)
@@ -91,6 +103,21 @@ def test_silicon_agrees(probe: Probe, kept: recording.Recording, name: str) -> N
     found = {key: recording.unpack(array) for key, array in variant["arrays"].items()}
     runner.compare(probe, case, probe.expected(case), found, record, name="recording", other=kept.device)
     assert record.checks[0]["ok"], record.checks[0]["detail"]
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_every_variant_has_been_recorded(probe: Probe) -> None:
+    """An H200 has answered at each point, with the kernel as it is now: nothing rests on the model alone.
+
+    When this fails: run `ptxlab probe verify --record` on one.
+    """
+    (kept,) = [each for each in recording.recordings(probe) if each.device == RECORDED_ON]
+    cases = list(probe.variants(RECORDED_ARCH))
+    assert cases
+    for case in cases:
+        variant = kept.find(probe, case)
+        assert variant is not None, case.key
+        assert not recording.is_stale(probe, case, variant), case.key
 
 
 @pytest.mark.gpu

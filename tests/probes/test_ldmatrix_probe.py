@@ -196,3 +196,15 @@ def test_a_value_of_the_wrong_type_is_shown(run_cli: Any, typed: tuple[str, ...]
     assert done.returncode == 2
     assert "'--pitch'" in done.stderr
     assert "given: '4k'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arch", "num", "first"),
+    [("sm_75", "x1", 8), ("sm_75", "x2", 16), ("sm_75", "x4", None), ("sm_80", "x1", None)],
+)
+def test_turing_wants_valid_addresses_of_all_lanes(arch: str, num: str, first: int | None) -> None:
+    """Also of those that supply no row, which later chips do not look at."""
+    lab = runner.Lab(arch, None, None, "the model was asked for")
+    conclusion = runner.run_probe(PROBE, PROBE.case(arch, num=num), lab)[0].result["conclusion"]
+    assert ("must hold valid addresses too" in conclusion) == (first is not None)
+    assert first is None or f"lanes {first}-31" in conclusion

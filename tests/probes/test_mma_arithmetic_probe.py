@@ -88,6 +88,36 @@ def test_results_that_follow_no_rule_are_said_to() -> None:
     assert record.result["candidates"][-1]["misses"] > 0
 
 
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [({}, "0" * 16), ({"step": 8}, "0" * 8 + "1" * 8), ({"step": 8, "interleaved": True}, "0011" * 4)],
+    ids=str,
+)  # fmt: skip
+def test_the_picture_shows_the_steps(changes: dict[str, Any], steps: str) -> None:
+    """Each product along k with the step in which the outputs show it to be added."""
+    case = PROBE.case("sm_90a")
+    (drawn,) = PROBE.report(case, planted(case, **changes)[0], measured=True)["pictures"]
+    assert drawn["cells"] == [list(steps)]
+    assert drawn["colours"] == [[int(step) for step in steps]]
+
+
+def test_results_in_no_order_are_drawn_without_steps() -> None:
+    """Nothing is made up where the results show no order."""
+    case = PROBE.case("sm_90a")
+    outputs = {"d": PROBE.expected(case)["d"] ^ np.uint32(1 << 22)}
+    (drawn,) = PROBE.report(case, outputs, measured=True)["pictures"]
+    assert set(drawn["cells"][0]) == {"?"}
+
+
+def test_what_no_silicon_has_shown_is_a_claim() -> None:
+    """13 bits on Ada are derived from Hopper's; on Hopper they are measured."""
+    for arch, dtype, shape, claimed in (("sm_89", "e4m3", "", True), ("sm_90a", "e4m3", "m64n8k32", False)):
+        lab = replace(MODEL, arch=arch)
+        record, _ = runner.run_probe(PROBE, PROBE.case(arch, dtype=dtype, shape=shape), lab)
+        assert "keeps 13 fraction bits" in record.result["conclusion"]
+        assert (f"(claimed for {arch}, not measured)" in record.result["conclusion"]) == claimed
+
+
 def test_every_instruction_that_multiplies_floats_is_asked() -> None:
     """mma.sync and wgmma, five types of factors, both accumulators; f16 alone on Turing."""
     assert len(CASES) == 24
@@ -137,3 +167,35 @@ def test_it_says_it_in_a_sentence() -> None:
     assert "keeps 25 fraction bits" in f16.result["conclusion"]
     assert "products summed at once: 0-15" in f16.result["conclusion"]
     assert f16.exit_code == 0
+
+
+def concluded(**params: Any) -> Record:
+    """What is reported and concluded of a point, on the model."""
+    case = PROBE.case("sm_90a", **params)
+    record = Record(result=PROBE.report(case, PROBE.expected(case), measured=False))
+    record.result["conclusion"] = PROBE.conclude(case, record)
+    return record
+
+
+def test_an_emulation_is_named_with_the_way_to_the_real_thing() -> None:
+    """FP8 by mma.sync on Hopper; wgmma is the tensor core's own, and of f16 there is nothing to say."""
+    told = concluded(dtype="e4m3").result["conclusion"]
+    assert told.endswith(
+        "Emulated on sm_90a: the numbers are those of f16 products. The fp8 tensor core: --shape m64n8k32."
+    )
+    assert "Emulated" not in concluded(dtype="e4m3", shape="m64n8k32").result["conclusion"]
+    assert "Emulated" not in concluded(dtype="f16").result["conclusion"]
+
+
+def test_a_number_that_is_open_has_a_footnote() -> None:
+    """What "28 or more" means."""
+    (note,) = concluded(dtype="e4m3").result["notes"]
+    assert note.startswith("28 or more: the smallest term that is tried")
+
+
+def test_there_is_no_lane_to_choose(run_here: Any) -> None:
+    """It reports no register map: the option is not there, and is refused."""
+    assert "--lane" not in run_here("probe", "mma-arithmetic", "--help").stdout
+    done = run_here("probe", "mma-arithmetic", "--lane", "3")
+    assert done.returncode == 2
+    assert "unknown" in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from ptxlab.experiments.base import Case
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.unit import build_unit, kernel_name
 from ptxlab.isa import mma as isa
-from ptxlab.isa.mma_sparse import SparseForm
+from ptxlab.isa.mma_sparse import SparseForm, sparse_forms
 from ptxlab.isa.numbers import decode
 from ptxlab.layout import operands
 
 PROBE = registry.find_probe("mma")
 SPARSE: dict[str, Any] = {"sparse": True, "shape": "m16n8k32"}
+FP8 = ("e4m3", "e5m2")
 
 
 def run(arch: str = "sm_90a", **params: Any) -> Record:
@@ -97,11 +99,40 @@ def test_a_rotation_of_registers_is_named() -> None:
     assert "register 3" not in detail
 
 
-def test_exchanged_registers_of_b_are_named() -> None:
-    """B, and a sparse A."""
-    detail = check_of(run(perm_b="1,0"), "element places")["detail"]
-    assert "registers 0 and 1 of B are exchanged: register 0 holds rows 8-15, columns 0-7" in detail
-    assert "registers 0 and 1 of A" in check_of(run(sparse=True, perm_a="1,0"), "element places")["detail"]
+@pytest.mark.parametrize(
+    "form",
+    [{}, {"dtype": "s8", "shape": "m16n8k32"}, {"dtype": "bf16"}, {"sparse": True, "shape": "m16n8k16"},
+     {"shape": "m8n8k4"}, {"shape": "m8n8k4", "layout": "col.row"}, {"dtype": "s4", "shape": "m16n8k64"},
+     {"dtype": "b1", "shape": "m16n8k256", "op": "xor"}, {"dtype": "f64", "shape": "m16n8k8"}],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_exchanged_registers_are_blamed_on_their_operand_alone(form: dict[str, Any], operand: str) -> None:
+    """The last two registers of A or of B: exactly these, nothing of the other, and metadata untouched."""
+    count = 1 + max(entry["register"] for entry in run(**form).result[operand])
+    order = [*range(count - 2), count - 1, count - 2]
+    record = run(**form, **{f"perm_{operand.lower()}": ",".join(map(str, order))})
+    detail = check_of(record, "element places")["detail"]
+    assert detail.startswith(f"registers {count - 2} and {count - 1} of {operand} are exchanged: register ")
+    assert detail.count("exchanged") == 1
+    assert ";" not in detail
+    assert [check["name"] for check in record.checks if not check["ok"]] == ["element places"]
+
+
+def test_registers_of_both_operands_in_a_wrong_order() -> None:
+    """Each is told of its own, whatever is wrong with the other."""
+    faults = {"perm_a": "3,0,1,2"}, {"perm_b": "1,0"}
+    alone = [check_of(run(**fault), "element places")["detail"] for fault in faults]
+    assert alone[0].count("register") == 4
+    assert "of B" not in alone[0]
+    assert check_of(run(perm_a="3,0,1,2", perm_b="1,0"), "element places")["detail"] == "; ".join(alone)
+
+
+def test_registers_in_the_usual_order_are_no_fault() -> None:
+    """0,1,2,3 is what is meant anyway."""
+    record = run(perm_a="0,1,2,3", perm_b="0, 1")
+    assert record.exit_code == 0
+    assert check_of(record, "recording")["ok"]
 
 
 @pytest.mark.parametrize("params", [{}, {"perm_a": "0,2,1,3"}])
@@ -156,6 +187,38 @@ def test_fp8_is_native_on_ada() -> None:
         assert record.exit_code == 0, record.checks
 
 
+def test_fp8_sums_in_f16_on_a_few_chips() -> None:
+    """mma.sp of 8-bit floats into f16: native on sm_120a, refused elsewhere with what is legal there."""
+    cases = [
+        case
+        for case in PROBE.variants("sm_120a")
+        if case.sparse and case.acc == "f16" and case.dtype[0] == "e"
+    ]
+    assert {(case.dtype, case.dtype_b) for case in cases} == {(a, b) for a in FP8 for b in FP8}
+    build = build_unit(PROBE, cases, "sm_120a")
+    for case in cases:
+        kernel = runner.kernel_report(build, kernel_name(PROBE, PROBE.macros(case)))
+        opcode = f"QMMA.SP.16864.F16.{case.dtype}.{case.dtype_b}".upper()
+        assert (kernel["counts"][opcode], kernel["tensor_ops"]) == (1, 1)
+    record = run("sm_120a", sparse=True, shape="m16n8k64", dtype="e5m2", acc="f16")
+    assert record.exit_code == 0
+    assert record.result["unproven"].endswith("what is shown for sm_120a is derived.")
+    for arch in ("sm_90a", "sm_120"):
+        with pytest.raises(
+            UsageError, match=r"it needs sm_120a.*legal on .*: m16n8k64 with --acc f32"
+        ) as caught:
+            PROBE.case(arch, sparse=True, shape="m16n8k64", dtype="e4m3", acc="f16")
+        assert caught.value.hint == "--acc f32, or --arch sm_120a has it"
+
+
+def test_b1_on_turing_is_xor_alone() -> None:
+    """The shape is legal with the other operation, which the hint names."""
+    with pytest.raises(UsageError, match="legal on sm_75 for b1: m8n8k128 with --op xor") as caught:
+        PROBE.case("sm_75", dtype="b1", shape="m8n8k128")
+    assert caught.value.hint == "--op xor, or --arch sm_80 has it"
+    assert PROBE.case("sm_75", dtype="b1", shape="m8n8k128", op="xor").op == "xor"
+
+
 @pytest.mark.parametrize(("arch", "operations"), [("sm_75", 4), ("sm_90a", 0)])
 def test_volta_form_on_newer_chips(arch: str, operations: int) -> None:
     """m8n8k4 of f16: four steps on sm_75, no tensor operation at all later, and a note."""
@@ -208,7 +271,7 @@ def test_metadata_from_other_lanes_is_noticed() -> None:
     """What selector 1 gives, taken for selector 0: the lanes that govern other rows are named."""
     case, other = (PROBE.case("sm_90a", **SPARSE, selector=selector) for selector in (0, 1))
     record = Record(result={"emulated": ""})
-    given = operands.bench(form_of(case), ones=False)
+    given = operands.bench(form_of(case))
     d = operands.multiply(form_of(other), given.a, given.b, given.c, given.e)
     where = form_of(case).c_map
     PROBE.examine(case, {"d": isa.to_registers(where, d, case.acc)}, record)
@@ -272,6 +335,85 @@ def test_what_a_person_sees(run_cli: Any) -> None:
         assert text in done.stdout
     assert "registers of A, predicted: row,col, low bits first" in done.stdout
     assert "One instruction is 4096 FLOP and becomes 1 HMMA.16816.F32." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("params", "shape"),
+    [({}, "m16n8k16"), ({"dtype": "s4"}, "m16n8k64"), ({"dtype": "tf32"}, "m16n8k8"),
+     ({"dtype": "b1"}, "m16n8k256"), ({"dtype": "f64"}, "m16n8k16"), ({"dtype": "s8"}, "m16n8k16"),
+     ({"sparse": True}, "m16n8k16"), ({"sparse": True, "dtype": "s8"}, "m16n8k64"),
+     ({"sparse": True, "dtype": "tf32"}, "m16n8k16"), ({"sparse": True, "dtype": "e4m3"}, "m16n8k64")],
+)  # fmt: skip
+def test_every_type_has_a_shape_that_is_meant_where_none_is_named(params: dict[str, Any], shape: str) -> None:
+    """m16n8k16 where there is one, else the largest."""
+    case = PROBE.case("sm_90a", **params)
+    assert case.shape == shape
+    with pytest.raises(UsageError, match="mma of s4 has no shape m16n8k16"):
+        PROBE.case("sm_90a", dtype="s4", shape="m16n8k16")
+
+
+def test_how_to_load_the_operands() -> None:
+    """A and B with either side contiguous; what cannot be is said, with the way out."""
+    rows = {(row["operand"], row["memory"], row["ldmatrix"]): row for row in run().result["ldmatrix"]}
+    assert rows["A", "m x k", "x4"]["a lane points at"] == "[lane % 16][8 * (lane // 16)]"
+    assert rows["B", "n x k", "x2"]["a lane points at"] == "[lane % 8][8 * (lane // 8 % 2)]"
+    assert rows["B", "k x n", "x2.trans"]["a lane points at"] == "[lane % 16][0]"
+    assert rows["B", "k x n", "x4.trans"]["fills"] == "r0-r1, r2-r3 of n+8"
+    result = run(dtype="s8").result
+    assert {row["memory"] for row in result["ldmatrix"]} == {"m x k", "n x k"}
+    assert "A as k x m, B as k x n: .trans moves 16 bits, 2 elements, at once" in result["notes"][0]
+    assert run(dtype="f64").result["ldmatrix"] == []
+
+
+def test_metadata_is_explained() -> None:
+    """Two indices of two bits for each four columns, which are legal, the selector, and a word of it."""
+    record = run(sparse=True, selector=2)
+    notes = " ".join(record.result["notes"])
+    assert "Of each 4 columns of A 2 are stored" in notes
+    assert "two indices of 2 bits, the first (bits 0-1) below the second (bits 2-3)" in notes
+    assert "Legal: 0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110." in notes
+    assert "The selector, 0-3, names the lanes" in notes
+    words = {int(lane): int(word, 16) for lane, word in record.result["metadata"].items()}
+    assert list(words) == list(range(2, 32, 4))
+    assert (
+        f"lane 6 holds 0x{words[6]:08x}. Bits 0-3 are 0b{words[6] & 15:04b}, of row 1, columns 0-3" in notes
+    )
+    columns = {e["logical_col"] for e in record.result["A"] if e["row"] == 1 and e["col"] < 2}
+    assert f"stored are {', '.join(map(str, sorted(columns)))}." in notes
+    assert "supply metadata (selector 2)" in record.result["conclusion"]
+
+
+def test_metadata_of_other_widths_is_explained() -> None:
+    """tf32 stores one of two, 4-bit types pairs of neighbours; a single selector is not spoken of."""
+    tf32 = " ".join(run(sparse=True, dtype="tf32").result["notes"])
+    assert "tf32 is 1:2: of each 2 columns of A one is stored" in tf32
+    assert "0b0100 for the first, 0b1110 for the second" in tf32
+    four = " ".join(run(sparse=True, dtype="s4").result["notes"])
+    assert "Of each 8 columns of A 4 are stored, 2 pairs of neighbours" in four
+    assert "selector" not in four
+
+
+@pytest.mark.parametrize("form", list(sparse_forms()), ids=lambda form: f"{form.ptx} {form.selector}")
+def test_a_remark_names_the_bits_that_place_an_element(form: SparseForm) -> None:
+    """Turning just those bits round moves that element, and the bits of others do not."""
+    params = {"shape": form.shape, "dtype": form.a, "dtype_b": form.b, "acc": form.acc}
+    case = PROBE.case("sm_90a" if form.acc != "f16" or form.a == "f16" else "sm_120a", sparse=True,
+                      selector=form.selector, **params)  # fmt: skip
+    usual = form.metadata(operands.usual_nibbles(form)).astype(np.int64)
+    columns = form.logical_columns(form.nibbles_of(usual.astype(np.uint32)))
+    for row, col in ((0, 0), (3, 1), (13, form.k // 2 - 1)):
+        remark = PROBE.remark(case, "A", {"row": row, "col": col})
+        lane, first, last = (
+            int(found)
+            for found in re.search(r"bits (\d+)-(\d+) of the metadata of lane (\d+)", remark).group(3, 1, 2)
+        )
+        mask = ((1 << (last - first + 1)) - 1) << first
+        turned = usual.copy()
+        turned[lane] ^= mask & (0b1010 * 0x11111111 if form.chunk == 2 else mask)
+        moved = form.logical_columns(form.nibbles_of(turned.astype(np.uint32))) != columns
+        assert moved[row, col]
+        assert moved.sum() <= form.unit
+    assert PROBE.remark(case, "B", {"row": 0, "col": 0}) == ""
 
 
 def test_json_of_a_sparse_form(run_cli: Any) -> None:

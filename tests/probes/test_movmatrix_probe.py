@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ptxlab.experiments import registry, runner
@@ -28,3 +30,14 @@ def test_what_lanes_hold(times: int) -> None:
     held = [(e["tile_row"], e["tile_col"]) for e in result["holds"] if e["lane"] == 13]
     assert held == ([(2, 3), (3, 3)] if times == 1 else [(3, 2), (3, 3)])
     assert all(e["value"] == e["row"] << 8 | e["col"] for e in result["registers"])
+
+
+def test_what_goes_in_and_what_comes_out_stand_side_by_side(run_here: Any) -> None:
+    """Two pictures of one matrix, no memory, and the registers of every lane before and after."""
+    done = run_here("probe", "movmatrix", "--backend", "model", "--lane", "13")
+    assert done.returncode == 0, done.stderr
+    assert "in memory" not in done.stdout
+    assert "before: r0 of lane" in done.stdout
+    assert "after: r0 of lane" in done.stdout
+    assert done.stdout.index("source r0") < done.stdout.index("result r0")
+    assert ["13", "3,2", "3,3", "2,3", "3,3"] in [line.split() for line in done.stdout.splitlines()]

@@ -180,3 +180,30 @@ def test_bad_options_name_the_legal_ones(params: dict[str, Any], words: str) -> 
     """One line, with the value and what would be legal."""
     with pytest.raises(UsageError, match=words):
         PROBE.case("sm_90a", **params)
+
+
+@pytest.mark.parametrize(
+    ("params", "swizzle", "words"),
+    [({}, "32B", "--swizzle 32B or --pitch 48."),
+     ({"tile": "16x64"}, "128B", "--swizzle 128B or --pitch 144."),
+     ({"tile": "16x64", "swizzle": "32B"}, "128B", "--swizzle 128B")],
+)  # fmt: skip
+def test_conflicts_come_with_a_remedy(params: dict[str, Any], swizzle: str, words: str) -> None:
+    """The smallest swizzle that fits the tile, and a longer pitch; following the advice leaves none."""
+    assert f"Without conflicts: {words}" in run(**params).result["conclusion"]
+    assert run(**params | {"swizzle": swizzle}).result["banks"]["conflicts"] == 0
+
+
+def test_no_conflicts_no_remedy() -> None:
+    """Nor where the map is the user's own."""
+    assert "Without conflicts" not in run(num="x1").result["conclusion"]
+    assert (
+        "Without conflicts"
+        not in run(addr="lane % 16 * 32 + lane // 16 * 16 + 512", tile="32x16").result["conclusion"]
+    )
+
+
+def test_accumulators_are_packed_first() -> None:
+    """It stores 16-bit elements, which f32 accumulators are not."""
+    (note,) = run().result["notes"]
+    assert "two f32 accumulators go into one register first, cvt.rn.f16x2.f32" in note

@@ -10,6 +10,7 @@ import pytest
 from ptxlab.errors import UsageError
 from ptxlab.experiments import registry, runner
 from ptxlab.experiments.record import Record
+from ptxlab.isa.wgmma import ACCUMULATORS
 from ptxlab.sass.report import kernels
 from ptxlab.toolchain.build import build_cuda
 
@@ -34,7 +35,7 @@ def test_there_are_variants_of_every_kind() -> None:
     assert {f"m64n{n}k16" for n in range(8, 257, 8)} <= {case.shape for case in cases}
     layouts = {(c.major, c.major_b, c.swizzle) for c in cases if c.dtype == "f16" and c.shape == "m64n72k16"}
     assert len(layouts) >= 4 * 4
-    assert {case.dtype for case in cases if case.a == "reg"} == set(PROBE.options()["dtype"].choices)
+    assert {case.dtype for case in cases if case.a == "reg"} == set(ACCUMULATORS)
     assert {case.warpgroups for case in cases} == {1, 2}
     assert not list(PROBE.variants("sm_100a"))
 
@@ -82,16 +83,54 @@ def test_results_do_not_depend_on_lbo(swizzle: str) -> None:
 
 
 def test_a_wrong_sbo_is_explained() -> None:
-    """Half the stride: rows 8 to 15 are read out of row 4 on, and the run fails."""
+    """Half the stride: the first eight rows are right, row 8 is read out of row 4, and the run fails."""
     record = run(sbo=512)
     assert record.exit_code == 1
-    assert record.result["conclusion"].startswith("Other elements of A are read than were meant")
+    assert record.result["conclusion"].startswith(
+        "Other elements of A are read than were meant: 896 of 1024 are read from elsewhere (rows 8-63, "
+        "columns 0-15); SBO is 512, expected SBO 1024; [8,0] is read from the place of A[4,0]; elements of B"
+    )
+
+
+@pytest.mark.parametrize(
+    ("params", "wrong"),
+    [({"swizzle": "none", "lbo": 0},
+      {"A": ("512 of 1024", "rows 0-63, columns 8-15", "LBO is 0, expected LBO 1024"),
+       "B": ("512 of 1024", "rows 8-15, columns 0-63", "LBO is 0, expected LBO 1024")}),
+     ({"swizzle": "64B", "major": "MN", "lbo": 0}, {"A": ("512 of 1024", "rows 32-63", "expected LBO 1024"),
+                                                    "B": ("512 of 1024", "columns 32-63", "LBO 1024")}),
+     ({"a": "reg", "sbo": 512}, {"B": ("896 of 1024", "rows 0-15, columns 8-63", "expected SBO 1024")}),
+     ({"major_b": "MN", "swizzle": "64B", "lbo": 512, "shape": "m64n256k16"},
+      {"B": ("3584 of 4096", "rows 0-15, columns 32-255", "LBO is 512, expected LBO 1024")})],
+    ids=str,
+)  # fmt: skip
+def test_wrong_strides_are_told_of_the_operands_that_they_damage(
+    params: dict[str, Any], wrong: dict[str, tuple[str, ...]]
+) -> None:
+    """How many elements, which, and the stride that was to be expected; the other operand is right."""
+    checks = {each["name"]: each for each in run(**params).checks}
+    for name in ("A", "B"):
+        check = checks[f"elements of {name}"]
+        assert check["ok"] == (name not in wrong)
+        assert all(words in check["detail"] for words in wrong.get(name, ()))
+
+
+def test_where_wrong_strides_read_is_what_d_must_show() -> None:
+    """A device that answers otherwise is not told of by addresses that it did not use."""
+    case = PROBE.case("sm_90a", sbo=512)
+    outputs = {"accumulators": PROBE.expected(case)["accumulators"] ^ np.uint32(1)}
+    record = Record()
+    PROBE.examine(case, outputs, record)
+    assert [check["ok"] for check in record.checks] == [False, False]
+    assert all("D is not the product of what these descriptors read" in c["detail"] for c in record.checks)
 
 
 def test_a_descriptor_that_reaches_too_far_is_refused() -> None:
     """C54: 16 times too far leaves the bytes that hold the operands."""
     with pytest.raises(UsageError, match=r"SBO 16384.*legal: within the 16384 bytes"):
         PROBE.case("sm_90a", sbo=16384)
+    with pytest.raises(UsageError, match=r"B is K-major \(SBO 2048, LBO ignored\) and read up to byte 23550"):
+        PROBE.case("sm_90a", sbo=2048)
 
 
 def test_bytes_without_the_shift_are_named(run_here: Any) -> None:
@@ -105,6 +144,27 @@ def test_bytes_without_the_shift_are_named(run_here: Any) -> None:
     assert fields["SBO"] == (64, 1024)
     assert fields["start"] == (64, 1024)
     assert "sound K-major descriptor" in record.result["conclusion"]
+
+
+def test_a_descriptor_of_b_is_judged_as_one() -> None:
+    """32 columns, MN-major, 64 bytes each: one span, whose LBO is not looked at; as A it is another."""
+    word = "0x8000002004000040"
+    params = {"decode_desc": word, "shape": "m64n32k16", "major": "K", "major_b": "MN", "swizzle": "64B"}
+    of_b = run(**params, decode_as="B")
+    assert of_b.exit_code == 0
+    assert of_b.result["conclusion"] == f"{word} is a sound MN-major descriptor of B, swizzle 64B."
+    wider = run(**params | {"shape": "m64n64k16"}, decode_as="B")
+    assert "LBO = 16384 B, expected 1024: forgot >>4?" in wider.result["conclusion"]
+    assert "K-major descriptor of A" in run(**params, decode_as="A").result["conclusion"]
+
+
+def test_another_swizzle_than_was_asked_for_is_told() -> None:
+    """--swizzle 64B beside a word of 128B; left out, any swizzle is legal and the sentence names it."""
+    word = "0x4000004000010040"
+    record = run(decode_desc=word, swizzle="64B")
+    assert record.exit_code == 1
+    assert record.result["conclusion"].startswith("its swizzle is 128B, expected 64B")
+    assert run(decode_desc="0x8000002000010040").result["conclusion"].endswith("of A, swizzle 64B.")
 
 
 @pytest.mark.parametrize("text", ["0x", "-1", "1" + "0" * 20, "swizzle"])
@@ -122,15 +182,24 @@ def test_advance_along_k(dtype: str, k: int) -> None:
     assert [row["B"] for row in rows] == [0, 2, 4, 6, 2048, 2050, 2052, 2054]
     assert [row["A"] for row in rows] == [0, 2, 4, 6, 512, 514, 516, 518]
     assert [row["k"] for row in rows] == [k * step for step in range(8)]
+    assert record.params["k_step"] == 1  # one instruction runs: the others are just shown
+    assert len(run(dtype=dtype, k_step=3, k_advance=True).result["k_advance"]) == 3
 
 
 def test_warpgroups_own_rows() -> None:
-    """Warps 4 to 7 are the second warpgroup; its rows are 64 to 127, of D and of A alike."""
+    """Each has four warps; rows 64 to 127 are the second warpgroup's, of D and of A alike."""
     record = run(warpgroups=2, a="reg", shape="m64n8k16")
     for name in ("A", "D"):
-        rows = {entry["row"] for entry in record.result[name] if entry["warp"] >= 4}
-        assert rows == set(range(64, 128))
+        entries = record.result[name]
+        assert {entry["row"] for entry in entries if entry["warpgroup"] == 1} == set(range(64, 128))
+        assert {entry["warp"] for entry in entries} == {0, 1, 2, 3}
         assert record.result["shapes"][name]["rows"] == 128
+        formulas = {
+            each: compile(text, each, "eval") for each, text in record.result["formulas"][name].items()
+        }
+        for entry in entries:
+            assert all(eval(code, dict(entry)) == entry[each] for each, code in formulas.items())  # noqa: S307
+    assert "warpgroup" not in run().result["D"][0]
 
 
 def test_operands_in_registers_alone_have_maps() -> None:
@@ -153,6 +222,20 @@ def test_measured_coordinates_come_from_the_accumulators() -> None:
         e for e in PROBE.report(case, outputs, measured=True)["D"] if e["value"] != e["row"] << 8 | e["col"]
     ]
     assert {(e["warp"], e["lane"], e["register"]) for e in changed} == {(1, 5, 0), (1, 5, 1)}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [({"trans_b": True}, {"major_b": "MN"}), ({"trans_a": True}, {"major": "MN", "major_b": "K"}),
+     ({"trans_a": True, "trans_b": True}, {"major": "MN"}),
+     ({"a": "reg", "trans_b": True}, {"a": "reg", "major_b": "MN"})],
+    ids=str,
+)  # fmt: skip
+def test_transposes_are_majors(typed: dict[str, Any], meant: dict[str, Any]) -> None:
+    """By PTX's name; bf16 may be transposed, and the same point is meant."""
+    assert PROBE.identity(PROBE.case("sm_90a", dtype="bf16", **typed)) == PROBE.identity(
+        PROBE.case("sm_90a", dtype="bf16", **meant)
+    )
 
 
 def test_a_cutlass_name_is_the_same_point() -> None:
@@ -195,6 +278,9 @@ def test_the_rules_are_shown() -> None:
      ("sm_90a", {"dtype": "tf32", "major": "MN"}, "legal MN-major: f16, bf16", "transpose"),
      ("sm_90a", {"dtype": "bf16", "acc": "f16"}, "legal: f32", "f16 and 8-bit floats"),
      ("sm_90a", {"k_step": 9}, "9 steps along K; legal: 1 to 8", ""),
+     ("sm_90a", {"dtype": "e4m3", "trans_b": True}, "legal MN-major: f16, bf16", "transpose"),
+     ("sm_90a", {"trans_b": True, "major_b": "K"}, "--trans-b is --major-b MN", "leave one"),
+     ("sm_90a", {"dtype": "b1"}, "wgmma of b1 exists .* not modelled here; modelled: f16", "layout support"),
      ("sm_90a", {"lbo": 8}, "LBO of 8 bytes; legal: multiples of 16", "")],
 )  # fmt: skip
 def test_illegal_points(arch: str, params: dict[str, Any], words: str, hint: str) -> None:
@@ -202,6 +288,98 @@ def test_illegal_points(arch: str, params: dict[str, Any], words: str, hint: str
     with pytest.raises(UsageError, match=words) as caught:
         PROBE.case(arch, **params)
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"swizzle": "none"}, {"swizzle": "64B", "major": "MN"}, {"k_step": 5, "dtype": "e4m3"},
+     {"swizzle": "32B", "warpgroups": 2}],
+    ids=str,
+)  # fmt: skip
+def test_every_element_in_shared_memory_has_its_byte(params: dict[str, Any]) -> None:
+    """What the closed form says is where the descriptors read, and no two elements share a byte."""
+    case = PROBE.case("sm_90a", **params)
+    result = PROBE.report(case, PROBE.expected(case), measured=False)
+    for name in "AB":
+        found = np.array(result["shared"][name]["bytes"])
+        assert found.shape == tuple(result["shapes"][name].values())
+        row, col = np.indices(found.shape)
+        told = eval(result["formulas"][name]["byte"], {}, {"row": row, "col": col})  # noqa: S307 - our own text
+        np.testing.assert_array_equal(told, found)
+        assert len(np.unique(found)) == found.size
+
+
+def test_the_atom_is_drawn() -> None:
+    """Eight rows of 128 bytes: chunk c of row r lies where c ^ r says; A and B alike in one picture."""
+    (picture,) = run(dtype="bf16").result["pictures"]
+    assert picture["title"].startswith("A and B in shared memory: 128B atom, 8 lines of 128 bytes")
+    for row in range(8):
+        assert picture["cells"][row] == [f"{8 * (c ^ row)}-{8 * (c ^ row) + 7}" for c in range(8)]
+    plain, transposed = run(swizzle="none", major_b="MN").result["pictures"]
+    assert plain["cells"] == [["0-7"]] * 8
+    assert (plain["row_names"][1], transposed["row_names"][1]) == ("row 1, +16", "k 1, +16")
+
+
+def test_a_in_registers_is_hinted_at() -> None:
+    """Where A is in shared memory; and where it is not, it has no bytes."""
+    assert "--a reg shows A in registers." in run().result["notes"]
+    result = run(a="reg").result
+    assert list(result["shared"]) == ["B"]
+    assert result["notes"] == []
+
+
+def test_what_is_asked_for_alone_is_shown(run_here: Any) -> None:
+    """The five lines of a descriptor, not the whole of D before them."""
+    done = run_here("probe", "wgmma", "--decode-desc", "0x4000004000010000", "--backend", "model")
+    lines = done.stdout.splitlines()
+    assert lines[1].startswith("0x4000004000010000 is a sound K-major descriptor")
+    assert len(lines) < 20
+    assert not any(word in done.stdout for word in ("D, 64 x 64", "wgmma.fence", "SASS:"))
+    for flag in ("--desc", "--k-advance"):
+        shown = run_here("probe", "wgmma", flag, "--backend", "model").stdout
+        assert "D, 64 x 64" not in shown
+        assert "Operands begin at multiples of 1024 bytes" in shown
+        assert shown.splitlines()[1].startswith("In shared memory A is K-major (SBO 1024, LBO ignored) and B")
+
+
+def test_descriptors_of_every_step() -> None:
+    """Of four steps and two warpgroups: eight pairs; A's differ by step and warpgroup, B's by step."""
+    rows = run(desc=True, k_step=4, warpgroups=2).result["descriptor_words"]
+    assert [(row["step"], row["warpgroup"]) for row in rows] == [(s, g) for s in range(4) for g in range(2)]
+    assert [row["start of B"] - rows[0]["start of B"] for row in rows[::2]] == [0, 32, 64, 96]
+    assert rows[1]["start of A"] - rows[0]["start of A"] == 64 * 128
+    assert rows[0]["B"] == rows[1]["B"]
+    assert int(rows[2]["A"], 16) - int(rows[0]["A"], 16) == 2
+
+
+def test_an_advance_has_units_and_says_where_it_ends() -> None:
+    """In 16-byte units, in bytes, inside the atom or at the next; and in the sentence."""
+    record = run(dtype="bf16", shape="m64n256k16", k_advance=True)
+    rows = record.result["k_advance"]
+    assert [row["A_bytes"] for row in rows] == [16 * row["A"] for row in rows]
+    inside = ["inside the atom"] * 3
+    assert [row["A_is"] for row in rows] == ["the start", *inside, "atom 1", *inside]
+    assert (
+        "A + 2 a step of 16, at step 4 512 from the first; B + 2 a step of 16, at step 4 2048"
+        in (record.result["conclusion"])
+    )
+
+
+def test_a_cutlass_name_is_explained(run_here: Any) -> None:
+    """Each field; under both flags, and in both spellings of CUTLASS."""
+    outputs = [
+        run_here("probe", "wgmma", flag, name, "--backend", "model").stdout
+        for flag in ("--layout", "--atom")
+        for name in ("SM90_64x256x16_F32BF16BF16_SS", "MMA_64x256x16_F32BF16BF16_SS")
+    ]
+    for text in outputs:
+        assert "is m64n256k16: D is f32, A bf16, B bf16; SS: A and B both from shared memory" in text
+    assert outputs[0] == outputs[2]
+
+
+def test_help_shows_no_sentinels(run_here: Any) -> None:
+    """What leaving an option out means stands in its help."""
+    assert "-1" not in run_here("probe", "wgmma", "--help").stdout
 
 
 STEPS = {

@@ -28,6 +28,15 @@ def swapped(case: Case, operand: str) -> dict[str, Any]:
     return outputs
 
 
+@pytest.mark.parametrize(("arch", "op"), [("sm_75", "xor"), ("sm_80", "and"), ("sm_90a", "and")])
+def test_the_usual_operation_of_b1_is_one_that_the_chip_has(arch: str, op: str) -> None:
+    """Left out: and, on sm_75 xor; and whichever was meant, its recording is found."""
+    record = run(arch, dtype="b1")
+    assert f".{op}.popc" in record.result["ptx"]
+    assert record.exit_code == 0
+    assert bool(record.result["recordings"]) == (arch == "sm_90a")
+
+
 def test_f16_holds_every_element_of_a_and_b_twice() -> None:
     """16 elements a lane and 256 in the matrix: two lanes' worth, in registers 0-3 and again in 4-7."""
     result = run().result
@@ -96,10 +105,35 @@ def test_the_product_tells_permutations_apart() -> None:
      ("sm_90a", {"dtype": "s4", "layout": "col.row"}, "loads s4 in no layout col.row; legal: row.col"),
      ("sm_90a", {"op": "xor"}, "no xor of f16; legal: --op with --dtype b1"),
      ("sm_75", {"dtype": "bf16"}, "no bf16 on sm_75; legal: sm_80 and later"),
-     ("sm_75", {"dtype": "b1"}, "no --op and on sm_75; legal: sm_80 and later"),
+     ("sm_75", {"dtype": "b1", "op": "and"}, "no --op and on sm_75; legal: sm_80 and later"),
      ("sm_90a", {"dtype": "e4m3"}, "legal: .*f16")],
 )  # fmt: skip
 def test_illegal_forms_name_the_legal_ones(arch: str, params: dict[str, str], words: str) -> None:
     """The reason, the value, what would be legal."""
     with pytest.raises(UsageError, match=words):
         PROBE.case(arch, **params)
+
+
+def test_where_x_i_is() -> None:
+    """Two elements to a register of f16, one to one of f32."""
+    table = {each["operand"]: each["x[i]"] for each in run().result["fragments"]}
+    assert table["A"] == "register i // 2, slot i % 2"
+    assert table["C"] == "register i"
+
+
+def test_which_registers_are_which_operand_of_mma() -> None:
+    """Two columns of m16n8k16: B's r2 and r3 are n 8 to 15; of m8n32k16 all is transposed."""
+    rows = [tuple(row.values()) for row in run().result["mma"]]
+    assert ("B", "r0, r1", "0-15", "0-7", "B of m16n8k16") in rows
+    assert ("B", "r2, r3", "0-15", "8-15", "B of m16n8k16") in rows
+    assert ("A", "r0, r1, r2, r3", "0-15", "0-15", "A of m16n8k16") in rows
+    turned = [tuple(row.values()) for row in run(shape="m8n32k16").result["mma"]]
+    assert ("B", "r4, r5, r6, r7", "0-15", "16-31", "A of m16n8k16, transposed") in turned
+
+
+def test_the_picture_agrees_with_the_closed_form(run_here: Any) -> None:
+    """The first of two copies is drawn, and the caption says that the others repeat it."""
+    text = run_here("probe", "wmma", "--backend", "model").stdout
+    assert "A: r4-r7 repeat r0-r3; the picture shows r0-r3." in text
+    (row,) = (line.split() for line in text.splitlines() if line.split()[:3] == ["1", "4", "r0a"])
+    assert row[1:5] == ["4", "r0a", "4", "r0b"]

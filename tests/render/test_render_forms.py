@@ -106,12 +106,38 @@ def test_colours_are_left_out_where_they_are_unwanted_or_would_merge(
 
 
 def test_csv_reads_back() -> None:
-    """Tables and matrices survive, numbers and empty fields included."""
-    parts = [list(csv.reader(io.StringIO(part))) for part in to_csv(sample()).split("\n\n")]
-    first, second, table = parts
-    assert first[0] == ["matrix 0", *map(str, range(8))]
+    """Split at the empty lines and without what begins with #, tables and matrices are there whole."""
+    parts = [
+        list(csv.reader(line for line in part.splitlines() if not line.startswith("#")))
+        for part in to_csv(sample()).split("\n\n")
+    ]
+    first, second, table = (part for part in parts if part)
+    assert first[0] == ["", *map(str, range(8))]
     assert second[8] == ["7", "T28", "T28", "T29", "T29", "T30", "T30", "T31", "T31"]
     assert table == [["lane", "text", "number"], ["0", 'a|b,"c"<d>', "1.5"], ["7", LONG, ""]]
+
+
+def test_csv_names_each_table_and_keeps_the_sentences() -> None:
+    """In lines that begin with #: a title before its table, the conclusion where it stands."""
+    table = Table("costs", ("layout", "wavefronts"), [("as it is", 8)])
+    blocks = [
+        Text("A tile", "heading"),
+        Text("two\nlines"),
+        table,
+        matrix(),
+        Text("It conflicts.", "conclusion"),
+    ]
+    parts = to_csv(blocks).split("\n\n")
+    assert parts[0] == "# A tile\n# two\n# lines"
+    assert parts[1] == "# costs\nlayout,wavefronts\nas it is,8"
+    assert parts[2].startswith("# matrix 0\n,0,1,2,")
+    assert parts[3] == "# It conflicts.\n"
+
+
+def test_csv_keeps_a_row_that_looks_like_a_comment() -> None:
+    """Its first field is quoted; a line break in a cell does not break the table."""
+    text = to_csv([Table("", ("name", "number"), [("# no comment", 1), ("two\n\nlines", 2)])])
+    assert text == 'name,number\n"# no comment","1"\ntwo; lines,2\n'
 
 
 def test_csv_keeps_every_digit() -> None:
@@ -203,7 +229,7 @@ def test_a_matrix_may_name_rows_and_columns_and_leave_cells_bare() -> None:
     grid = Grid("g", [["a", "b"]], [[None, 3]], ["bank"], ["even", "odd"])
     assert to_terminal([grid]).split() == ["g", "even", "odd", "bank", "a", "b"]
     assert svg.draw([grid]).count("data-n") == 1
-    assert to_csv([grid]) == "g,even,odd\nbank,a,b\n"
+    assert to_csv([grid]) == "# g\n,even,odd\nbank,a,b\n"
 
 
 def test_no_blocks_are_no_text() -> None:

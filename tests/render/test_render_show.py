@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxlab.cli.common import save_pictures
+from ptxlab.errors import UsageError
 from ptxlab.experiments.record import Record
 from ptxlab.render.blocks import Block, Table, Text
 from ptxlab.render.progress import reporter
@@ -39,7 +41,7 @@ def test_the_view_is_found_by_the_command(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
-        ("csv", "lane,value\n0,0.0\n1,2.5\n"),
+        ("csv", "# An example\n\n# Registers\nlane,value\n0,0.0\n1,2.5\n"),
         ("md", "| 1 | 2.5 |"),
         ("table", "   1     2.5"),
         ("json", '"registers": [{"lane": 0, "value": 0.0}'),
@@ -48,6 +50,18 @@ def test_the_view_is_found_by_the_command(document: dict[str, Any]) -> None:
 def test_each_form_shows_the_values(document: dict[str, Any], form: str, expected: str) -> None:
     """One record, four forms."""
     assert expected in text_of(document, form)
+
+
+@pytest.mark.parametrize("form", ["csv", "md", "table"])
+def test_control_characters_in_a_document_are_shown_and_not_obeyed(
+    document: dict[str, Any], form: str
+) -> None:
+    """A kernel or a file may be called anything; a terminal that shows the name is not to be steered."""
+    document["result"]["registers"][0]["value"] = "k\x1b[31m\u202e.cu\r"
+    shown = text_of(document, form)
+    assert "31m" in shown
+    assert [each for each in shown if not each.isprintable() and each != "\n"] == []
+    assert json.loads(text_of(document, "json"))["result"]["registers"][0]["value"] == "k\x1b[31m\u202e.cu\r"
 
 
 def test_json_has_no_word_for_infinity() -> None:
@@ -92,3 +106,14 @@ def test_progress_is_drawn_on_stderr_alone(
     out, err = capsys.readouterr()
     assert out == ""
     assert ("case [x4]" in err) is not quiet
+
+
+def test_a_picture_that_cannot_be_drawn_does_not_keep_the_page_away(
+    document: dict[str, Any], tmp_path: Path
+) -> None:
+    """--svg needs a matrix and --html does not: the page is written, and then the refusal is told."""
+    record = Record(command=document["command"], result=document["result"])
+    with pytest.raises(UsageError, match="no matrix to draw"):
+        save_pictures(record, tmp_path / "picture.svg", tmp_path / "page.html", Path("probe.py"))
+    assert "An example" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "picture.svg").exists()

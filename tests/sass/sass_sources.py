@@ -98,6 +98,7 @@ __device__ void resize() {
 #define STORE for (int i = 0; i < 4; i++) p[i] = d[i]
 KERNEL(unbounded) { resize(); p[threadIdx.x] = a; }
 extern "C" __global__ void __launch_bounds__(256, 1) bounded(float* p) { resize(); p[threadIdx.x] = 1; }
+KERNEL(no_fence) { LOAD; mma(d, a, a); commit(); wait(); STORE; }
 KERNEL(no_wait) { LOAD; fence(); mma(d, a, a); commit(); STORE; }
 KERNEL(twice) { LOAD; fence(); mma(d, a, a); mma(d, a, a); commit(); wait(); STORE; }
 KERNEL(good) { LOAD; fence(); mma(d, a, a); mma(d, a + 2, a); commit(); wait(); STORE; }

@@ -251,6 +251,30 @@ def test_a_name_takes_few_lines_of_a_narrow_terminal(monkeypatch: pytest.MonkeyP
     assert len(lines) <= 3 * len(shown["result"]["kernels"])
 
 
+def test_wgmma_without_a_fence_is_told_and_what_is_not_checked(run_here: RunCli, files: Path) -> None:
+    """Whatever ptxas says of it; and that nobody looks at the release of shared memory."""
+    done = run_here("sass", str(files / "wgmma.cu"), "--kernel", "no_fence")
+    assert "wgmma.fence in PTX: none, WARPGROUP.ARRIVE in SASS: 1, injected by ptxas" in done.stdout
+    assert "release of shared memory: not checked here" in done.stdout
+    assert "release of shared memory" not in run_here("sass", str(files / "loops.cu")).stdout
+
+
+def test_flop_of_the_tensor_instructions(run_here: RunCli, files: Path) -> None:
+    """4096 of one HMMA.16816 of a warp; of wgmma by a whole warpgroup; of other kernels none."""
+    found = document(run_here("sass", str(files / "loops.cu"), "--arch", "sm_90", "--flops", "--json"))
+    kernels = {each["name"]: each["flops"] for each in found["result"]["kernels"]}
+    (by_four,) = kernels["fully"]
+    assert by_four == {
+        "opcode": "HMMA.16816.F32", "count": 16, "flop": 4096, "by": "warp", "total": 16 * 4096,
+    }  # fmt: skip
+    assert kernels["nested"] == []
+    shown = run_here("sass", str(files / "wgmma.cu"), "--kernel", "good", "--flops").stdout
+    assert "warpgroup of 4 warps" in shown
+    assert (
+        "flops" not in document(run_here("sass", str(files / "loops.cu"), "--json"))["result"]["kernels"][0]
+    )
+
+
 def test_dummies_are_told_apart(run_here: RunCli, files: Path) -> None:
     """What looks like a tensor operation and is none is explained."""
     shown = run_here("sass", str(files / "wgmma.cu"), "--kernel", "empty_groups").stdout

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from ptxlab.sass.advisories import warnings
 from ptxlab.sass.claims import check_claims
 from ptxlab.sass.emulation import is_native
+from ptxlab.sass.flops import flop_of, flops
 from ptxlab.sass.instructions import Function, Instruction, functions, has_prefix
 from ptxlab.sass.loops import find_loops
 from ptxlab.sass.names import is_called, readable_name
-from ptxlab.sass.ptx import ptx_kernels
+from ptxlab.sass.ptx import PtxKernel, ptx_kernels
 from ptxlab.sass.resources import Resources, from_log, from_usage
 from ptxlab.toolchain.build import Build
 
@@ -300,3 +301,54 @@ def test_a_dummy_stands_for_no_wgmma_of_the_ptx() -> None:
     assert said.startswith("2 wgmma.mma_async in PTX, 1 in SASS")
     assert [line.is_dummy for line in function([real, dummy]).code] == [False, True]
     assert [line.is_tensor_operation for line in function([real, dummy]).code] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "flop"),
+    [("HMMA.16816.F32", 4096), ("HMMA.1688.F32.BF16", 2048), ("HMMA.1684.F32.TF32", 1024),
+     ("HMMA.884.F32.F32.STEP0", 512), ("HMMA.884.F16.F16.STEP1", 1024), ("HMMA.SP.16832.F32", 8192),
+     ("IMMA.8816.S8.S8", 2048), ("IMMA.16864.S4.S4", 16384), ("BMMA.88128.AND.POPC", 16384),
+     ("BMMA.168256.XOR.POPC", 65536), ("DMMA.884", 512), ("DMMA.8x8x4", 512), ("DMMA.16x8x16", 4096),
+     ("QMMA.SP.16864.F16.E4M3.E4M3", 16384), ("HGMMA.64x256x16.F32.BF16", 524288),
+     ("QGMMA.64x8x32.F32.E4M3.E4M3", 32768), ("UTCHMMA", None)],
+)  # fmt: skip
+def test_the_shape_in_an_opcode_is_its_work(opcode: str, flop: int | None) -> None:
+    """Two operations for each m, n and k: 4096 of HMMA.16816, which multiplies 16 x 8 x 16 times."""
+    assert flop_of(opcode) == flop
+
+
+def test_work_is_counted_by_who_does_it() -> None:
+    """A warp or a warpgroup; a dummy computes nothing, and what is no tensor instruction is left out."""
+    counts = {"HMMA.16816.F32": 3, "HGMMA.64x8x16.F16": 3, "UTCHMMA": 1, "FFMA": 9}
+    rows = {each["opcode"]: each for each in flops({"counts": counts, "tensor_dummies": 2})}
+    assert rows.keys() == {"HMMA.16816.F32", "HGMMA.64x8x16.F16", "UTCHMMA"}
+    assert (rows["HMMA.16816.F32"]["total"], rows["HMMA.16816.F32"]["by"]) == (3 * 4096, "warp")
+    wide = rows["HGMMA.64x8x16.F16"]
+    assert (wide["count"], wide["total"], wide["by"]) == (1, 2 * 64 * 8 * 16, "warpgroup of 4 warps")
+    assert rows["UTCHMMA"]["total"] is None
+    assert flops({"counts": {"HGMMA.64x8x16.F16": 2}, "tensor_dummies": 2}) == []
+
+
+def wgmma_ptx(*steps: str) -> PtxKernel:
+    """PTX of these steps: "fence" and "mma"."""
+    lines = {
+        "fence": "wgmma.fence.sync.aligned;",
+        "mma": "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {a};",
+    }
+    return ptx_kernels(".visible .entry k()\n{\n" + "\n".join(lines[step] for step in steps) + "\n}\n")["k"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "sass", "injected"),
+    [("mma", "arrive mma", 1), ("mma", "arrive mma arrive mma", 2), ("fence mma", "arrive mma", 0),
+     ("fence mma mma", "arrive mma arrive mma", 0), ("fence", "arrive", 0)],
+)  # fmt: skip
+def test_fences_that_ptxas_injects_are_told(steps: str, sass: str, injected: int) -> None:
+    """Where PTX has none, because a newer ptxas says nothing of it; else counts tell nothing."""
+    lines = {"arrive": "WARPGROUP.ARRIVE", "mma": "HGMMA.64x8x16.F32 R24,gdesc[UR4],R24,gsb0"}
+    found = warnings(
+        "", wgmma_ptx(*steps.split()), function([*(lines[each] for each in sass.split()), "EXIT"])
+    )
+    told = [each for each in found if "WARPGROUP.ARRIVE" in each]
+    assert len(told) == bool(injected)
+    assert all(f"in PTX: none, WARPGROUP.ARRIVE in SASS: {injected}, injected" in each for each in told)

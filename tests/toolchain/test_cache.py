@@ -6,7 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -90,7 +92,7 @@ def test_an_entry_larger_than_the_limit_is_kept_alone(monkeypatch: pytest.Monkey
     assert [cache.load(key(number)) is not None for number in (1, 2)] == [False, True]
 
 
-@pytest.mark.parametrize("text", ["many", "-1", "1.5", ""])
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", "", "9" * 5000])
 def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Exit code 2 with the variable's name."""
     monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", text)
@@ -99,15 +101,17 @@ def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_what_a_killed_process_left_goes_when_it_is_old(folder: Path) -> None:
-    """Half-written folders are removed after an hour."""
-    cache.store(key(1), FILES, {})
-    old, young = folder / "builds" / ".new-old", folder / "builds" / ".new-young"
-    for scratch in (old, young):
-        scratch.mkdir()
-    os.utime(old, (0, 0))
-    cache.store(key(2), FILES, {})
-    assert not old.exists()
-    assert young.exists()
+    """Half-written and half-removed folders go after an hour, by whatever command comes next."""
+    names = (folder / "builds" / ".new-old", folder / ".old-old", folder / "builds" / ".new-young")
+    commands: tuple[Callable[[], object], ...] = (lambda: cache.store(key(2), FILES, {}), cache.clear)
+    for command in commands:
+        cache.store(key(1), FILES, {})
+        for scratch in names:
+            (scratch / "builds").mkdir(parents=True, exist_ok=True)
+        for scratch in names[:2]:
+            os.utime(scratch, (0, 0))
+        command()
+        assert [scratch.exists() for scratch in names] == [False, False, True]
 
 
 def test_a_cache_that_cannot_be_written_is_one_warning(
@@ -123,7 +127,51 @@ def test_a_cache_that_cannot_be_written_is_one_warning(
     assert out == ""
     assert err.count("\n") == 1
     assert str(tmp_path / "file" / "cache") in err
-    assert cache.info()["entries"] == 0
+
+
+def locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every folder one that this user may not read; tests may run as root, who may read all."""
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+
+
+@pytest.mark.parametrize("command", ["info", "clear"])
+@pytest.mark.parametrize("fault", ["locked", "too long", "a file"])
+def test_the_command_says_why_a_cache_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_here: Any, command: str, fault: str
+) -> None:
+    """Exit code 3 with the reason."""
+    cache.store(key(1), FILES, {})
+    if fault == "locked":
+        locked(monkeypatch)
+    elif fault == "too long":
+        monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / ("x" * 300)))
+    else:
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / "file"))
+    reasons = {"locked": "Permission denied", "too long": "File name too long", "a file": "Not a directory"}
+    done = run_here("cache", command)
+    assert done.returncode == 3
+    assert f"cannot be used: {reasons[fault]}" in done.stderr
+    assert "PTXLAB_CACHE" in done.stderr
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_current_folder_that_was_removed_costs_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """When the cache's path is relative to it."""
+    monkeypatch.setenv("PTXLAB_CACHE", "cache")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert cache.load(key(1)) is None
+    assert cache.store(key(1), FILES, {}) is None
+    assert "warning" in capfd.readouterr().err
 
 
 def test_clear_takes_what_the_cache_wrote_and_nothing_else(folder: Path) -> None:
@@ -133,8 +181,21 @@ def test_clear_takes_what_the_cache_wrote_and_nothing_else(folder: Path) -> None
     removed = cache.clear()
     assert removed["entries"] == 1
     assert removed["bytes"] > len(FILES["kernel.cubin"])
-    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+    (folder / ".old-letters").mkdir()
+    os.utime(folder / ".old-letters", (0, 0))
     assert cache.clear() == {"entries": 0, "bytes": 0}
+    assert {path.name for path in folder.iterdir()} == {"notes.txt", ".old-letters", "builds"}
+    assert not list((folder / "builds").iterdir())
+
+
+@pytest.mark.usefixtures("folder")
+def test_clear_takes_damaged_entries_too() -> None:
+    """Such as one without a manifest."""
+    stored = cache.store(key(1), FILES, {})
+    assert stored is not None
+    (stored / "manifest.json").unlink()
+    cache.clear()
+    assert not stored.exists()
 
 
 def test_a_memo_for_an_entry_that_was_evicted_is_dropped_silently(
@@ -158,8 +219,10 @@ for _ in range(40):
     key = cache.key_of(number=random.randrange(6))
     entry = cache.load(key)
     if entry is None:
-        cache.store(key, {"kernel.cubin": key.encode() * 4000}, {"key": key})
+        assert cache.store(key, {"kernel.cubin": key.encode() * 4000}, {"key": key}) is not None
         entry = cache.load(key)
+    if sys.argv[2] == "clear" and random.random() < 0.3:
+        cache.clear()
     if entry is not None:  # another process may have evicted it already
         assert entry.files["kernel.cubin"] == entry.facts["key"].encode() * 4000
         assert entry.facts["key"] == key
@@ -168,17 +231,23 @@ for _ in range(40):
 """
 
 
-def test_many_processes_store_load_and_evict(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("clearing", ["clear", "keep"])
+def test_many_processes_store_load_evict_and_clear(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, clearing: str
+) -> None:
     """Sixteen processes under a limit that is too small: whole entries or none, and no warning."""
     monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "1")  # room for three of the six
     running = [
-        subprocess.Popen([sys.executable, "-c", WORK, str(seed)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", WORK, str(seed), clearing], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
         for seed in range(16)
     ]
     errors = [process.communicate(timeout=120)[1] for process in running]
     assert [process.returncode for process in running] == [0] * 16, errors
     assert errors == [""] * 16
-    assert not list((folder / "builds").glob(".new-*"))
+    assert not list(folder.rglob(".new-*"))
+    assert not list(folder.glob(".old-*"))
 
 
 @pytest.mark.usefixtures("folder")

@@ -29,6 +29,20 @@ def test_a_plain_include_is_followed(header: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "followed"),
+    [
+        ('#line 3 "/home/me/include/k.cu"\n', True),
+        ('/*\n#line 3 "k.cu" */ #include "x.h"\n', False),
+    ],
+)
+def test_the_name_of_a_file_in_a_line_directive_includes_nothing(
+    header: Path, line: str, *, followed: bool
+) -> None:
+    """Units that ptxlab generates have such lines."""
+    assert (header_digests(line, header.parent, []) == {}) == followed
+
+
+@pytest.mark.parametrize(
     "source",
     ['/* c */ #include "x.h"\n', '%:include "x.h"\n', '#/**/include "x.h"\n', "#include MACRO\n",
      "#inc\\\nlude MACRO\n", '#include /* c */ "x.h"\n', '#include_next "x.h"\n'],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 import sys
 import time
@@ -16,6 +17,7 @@ from ptxlab.toolchain import ncu
 from ptxlab.toolchain.ncu import Request, Run, diagnose
 from ptxlab.toolchain.tools import Tool
 
+REPORT = Path(__file__).resolve().parents[1] / "profile" / "data" / "banks.ncu-rep"
 APP = Request(command=("./app",), metrics=("gpu__time_duration.sum",))
 
 CONNECTED = "==PROF== Connected to process 4242 (/home/user/app)\n"
@@ -230,10 +232,43 @@ def test_an_empty_or_foreign_report_is_damaged_input(tmp_path: Path, content: by
         ncu.read_report(path)
 
 
+@pytest.mark.parametrize("content", [b"", b"not a report"])
+def test_a_run_that_leaves_a_damaged_report_is_no_run_without_cuda(tmp_path: Path, content: bytes) -> None:
+    """The reader finds no launch in it, and that is not the program's doing."""
+    body = f"log.write_text(''); report.write_bytes({content!r})"
+    with pytest.raises(ToolError, match="damaged, or no report") as caught:
+        ncu.collect(stub(tmp_path, body), APP, tmp_path / "r.ncu-rep")
+    assert caught.value.code == "damaged-report"
+
+
+def test_a_report_of_a_run_that_profiled_nothing_is_not_called_damaged(tmp_path: Path) -> None:
+    """When ncu itself says that there was no kernel."""
+    body = "log.write_text('==WARNING== No kernels were profiled.'); report.touch()"
+    failed = ncu.collect(stub(tmp_path, body), APP, tmp_path / "r.ncu-rep").failure
+    assert failed is not None
+    assert failed.code == "nothing-profiled"
+
+
+@pytest.mark.parametrize("seed", [4, 11, 26])
+def test_no_damage_to_a_report_crashes_ptxlab(tmp_path: Path, seed: int) -> None:
+    """NVIDIA's reader raises what it likes on the first two, and aborts on the third."""
+    generator = random.Random(seed)  # noqa: S311 - the same damage each time
+    content = bytearray(REPORT.read_bytes())
+    for _ in range(generator.choice([1, 3, 30])):
+        content[generator.randrange(len(content))] = generator.randrange(256)
+    path = tmp_path / "x.ncu-rep"
+    path.write_bytes(content)
+    with pytest.raises(ToolError) as caught:
+        ncu.read_report(path)
+    assert caught.value.code == "damaged-report"
+
+
 def test_a_report_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:
     """Not a damaged one."""
     with pytest.raises(UsageError, match="does not exist"):
         ncu.read_report(tmp_path / "none.ncu-rep")
+    with pytest.raises(UsageError, match="does not exist"):
+        ncu.read_report(tmp_path / f"{'x' * 300}.ncu-rep")
 
 
 def test_an_ncu_older_than_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -13,8 +14,9 @@ import pytest
 from ptxlab.errors import MissingError, ToolError, UsageError
 from ptxlab.toolchain import tools
 from ptxlab.toolchain.arch import ARCHS, DEFAULT_ARCH, arch_of_ptx, base_number, parse_arch
-from ptxlab.toolchain.disassembler import listings
+from ptxlab.toolchain.disassembler import disassemble, listings
 from ptxlab.toolchain.nvrtc import nvrtc_tool, nvrtc_version
+from ptxlab.toolchain.ptxas import assemble
 from ptxlab.toolchain.tools import Tool, find_tool, locate, run_tool, version_mismatch
 
 
@@ -117,7 +119,42 @@ def test_a_failing_tool_is_quoted(tmp_path: Path) -> None:
 def test_a_tool_that_is_killed_says_by_which_signal(tmp_path: Path) -> None:
     """A crash of a tool is told as one."""
     with pytest.raises(ToolError, match="signal SIGABRT"):
-        run_tool(program(tmp_path, "tool", "kill -ABRT $$"), [])
+        run_tool(program(tmp_path, "tool", "kill -ABRT $$"), [], check=False)
+
+
+def test_messages_name_the_file_that_a_tool_worked_on(tmp_path: Path) -> None:
+    """However it ended; signals without a name have their number."""
+    with pytest.raises(ToolError, match=r"^k\.ptx: tool was ended by signal 40: it said nothing$"):
+        run_tool(program(tmp_path, "tool", "kill -40 $$"), [], about="k.ptx")
+    with pytest.raises(ToolError, match=r"^k\.ptx: tool did not finish within 0\.1 s$"):
+        run_tool(program(tmp_path, "tool", "sleep 9"), [], timeout=0.1, about="k.ptx")
+
+
+def test_a_compile_that_ptxas_does_not_survive_names_the_file(tmp_path: Path) -> None:
+    """A crash is no complaint about the source."""
+    tool = Tool("ptxas", program(tmp_path, "ptxas", "kill -SEGV $$"), (13,), "test")
+    with pytest.raises(ToolError, match=r"^k\.ptx: ptxas was ended by signal SIGSEGV"):
+        assemble(tool, ".version 9.0", "sm_90a", name="k.ptx")
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is a folder for temporary files that is not there."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(MissingError, match="temporary files cannot be written: No such file") as caught:
+        disassemble(b"", name="k.cubin")
+    assert "TMPDIR" in caught.value.hint
+
+
+@pytest.mark.parametrize("variable", ["PATH", "CUDA_HOME", "LD_LIBRARY_PATH"])
+def test_places_that_cannot_be_looked_into_are_passed_over(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """A name too long to be a folder here; another user's folder elsewhere."""
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setenv(variable, "/" + "x" * 300)
+    for find in (lambda: locate("ptxas"), tools.locate_nvrtc, tools.cuda_include_folders):
+        with contextlib.suppress(MissingError):
+            find()
 
 
 def test_output_that_is_no_text_does_no_harm(tmp_path: Path) -> None:

@@ -6,11 +6,23 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.experiments import recording
+from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_stage, stage_entries
+from ptxlab.toolchain.arch import parse_arch
 
 TYPE_OPTIONS = ("dtype", "acc", "out", "layout")
+
+_NUMBER = int | float
+_FIELDS = (
+    dict.fromkeys(("stage", "init", *TYPE_OPTIONS), str)
+    | dict.fromkeys(("m", "n", "k"), int)
+    | dict.fromkeys(("median", "low", "high", "tflops"), _NUMBER)
+    | dict.fromkeys(("percent_of_cublas", "clock_mhz", "power_w", "max_error"), _NUMBER | None)
+    | {"verdict": str | None, "verified": bool}
+)
+"""What a row of a run says that is shown again from a recording, its times among the rest."""
 
 
 def list_record() -> Record:
@@ -22,7 +34,7 @@ def list_record() -> Record:
 
 def _listed(entry: Entry) -> dict[str, Any]:
     """Return a row of the list; a stage that cannot be loaded has the reason instead of the rest."""
-    row: dict[str, Any] = {"stage": entry.name, "summary": entry.summary, "problem": entry.problem}
+    row: dict[str, Any] = {"stage": entry.name, "summary": entry.said.summary, "problem": entry.said.problem}
     try:
         stage = find_stage(entry.name)
         options = stage.options()
@@ -46,7 +58,29 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
     rows = []
     for newest in recording.recordings(stage)[:1]:
         for name, variant in newest.variants.items():
-            case = stage.case(name.partition(" ")[0], **variant["params"])
-            stale = recording.is_stale(stage, case, variant)
+            missing = _missing(variant["result"])
+            if missing:
+                raise recording.damaged(newest.file, f"'{name}' has no {missing}")
+            stale = recording.is_stale(stage, _case(stage, newest, name), variant)
             rows.append({**variant["result"], "device": newest.device, "date": newest.date, "stale": stale})
     return rows
+
+
+def _missing(row: dict[str, Any]) -> str:
+    """Return the name of a field that a recorded row lacks, or holds as something else; "" if none."""
+    times = row.get("milliseconds")
+    fields = row | (times if isinstance(times, dict) else {})
+    return next((name for name, kind in _FIELDS.items() if not isinstance(fields.get(name, ()), kind)), "")
+
+
+def _case(stage: GemmStage, kept: recording.Recording, name: str) -> Case:
+    """Return the point that a recorded variant stands for.
+
+    Raises:
+        ToolError: there is no such point.
+
+    """
+    try:
+        return stage.case(parse_arch(name.partition(" ")[0]), **kept.variants[name]["params"])
+    except (PtxlabError, TypeError) as error:
+        raise recording.damaged(kept.file, f"'{name}' is no point of {stage.name}: {error}") from error

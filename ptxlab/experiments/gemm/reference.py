@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ptxlab.experiments.gemm.bound import STEP, Bound
 from ptxlab.experiments.gemm.problem import TYPES, Problem
 
-INITS = ("normal", "ints", "seq", "ones", "zeros")
 INTEGER_INITS = ("ints", "ones", "zeros")
 BLIND_INITS = ("ones", "zeros")
 """Fills that look the same after any permutation: they cannot prove a layout right."""

@@ -10,7 +10,7 @@ from ptxlab.device.client import Worker
 from ptxlab.device.job import DeviceInfo
 from ptxlab.errors import MissingError, PtxlabError
 from ptxlab.experiments import recording
-from ptxlab.experiments.base import Case, Value
+from ptxlab.experiments.base import Case, Value, blamed
 from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.conclude import conclude, notes, verification
@@ -112,9 +112,10 @@ def _run_stages(
         problems = refused
         try:
             stage = find_stage(name)
-            case = stage.case(lab.arch, **request.options)
-            problems = failed
-            _run_stage(stage, case, request, lab, record)
+            with blamed(stage.file):
+                case = stage.case(lab.arch, **request.options)
+                problems = failed
+                _run_stage(stage, case, request, lab, record)
         except PtxlabError as error:  # after a fault the next stage gets a fresh worker
             record.skip(name, error.message)
             problems.append(error)

@@ -49,15 +49,15 @@ class GemmStage(Experiment):
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what a block computes per step: rows and columns of C, and its depth in k."""
-        raise NotImplementedError
+        raise NotImplementedError("tile() is missing")
 
     def threads(self, case: Case) -> int:
         """Return the threads of a block."""
-        raise NotImplementedError
+        raise NotImplementedError("threads() is missing")
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return the shared memory of a block: what each buffer is for, and its bytes."""
-        raise NotImplementedError
+        raise NotImplementedError("shared() is missing")
 
     def dynamic_shared_bytes(self, case: Case) -> int:
         """Return the part of it that is asked for at launch."""
@@ -106,7 +106,7 @@ class GemmStage(Experiment):
 
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""
-        raise NotImplementedError
+        raise NotImplementedError("macros() is missing")
 
     def tiles(self, case: Case) -> int:
         """Return how many tiles cover C."""

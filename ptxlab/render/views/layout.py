@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ptxlab.render.blocks import Block, Cell, Table, Text
+from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Medium, Table, Text
 from ptxlab.render.operands import formula_table, operand_blocks
 
 _KINDS = 3
 """So many kinds of instructions of an emulation stand in the matrix."""
+
+_OPERANDS = 2
+"""So many operands that results make are shown: the others follow the same pattern."""
+
+_PATTERNS = 8
+"""So many ways in which lanes exchange elements are shown on a terminal."""
+
+_NAMES = {"logical_col": "logical_col here"}
+"""Columns that need another name than their key: this one depends on the metadata that is in use."""
 
 
 def view(document: dict[str, Any]) -> list[Block]:
@@ -20,13 +30,9 @@ def view(document: dict[str, Any]) -> list[Block]:
         return _compared(document)
     if "operands" in result:
         return _detail(document)
-    for name in ("places", "holds"):
+    for name, title in (("places", "where it is"), ("holds", "what is held")):
         if name in result:
-            return [
-                _title(document),
-                *_entries(f"{name} of {result['operand']}", result[name]),
-                _conclusion(result),
-            ]
+            return [_title(document), _conclusion(result), *_entries(title, result[name])]
     return _table(document)
 
 
@@ -41,21 +47,33 @@ def _conclusion(result: dict[str, Any]) -> Text:
 def _entries(title: str, entries: list[dict[str, Any]]) -> list[Block]:
     if not entries:
         return []
-    return [Table(title, tuple(entries[0]), [tuple(each.values()) for each in entries])]
+    columns = tuple(_NAMES.get(name, name) for name in entries[0])
+    return [Table(title, columns, [tuple(each.values()) for each in entries])]
 
 
 def _table(document: dict[str, Any]) -> list[Block]:
-    """Return pictures and registers of the operands, then the lists themselves."""
+    """Return pictures and registers of the operands; in files for programs one flat list."""
     result = document["result"]
-    blocks: list[Block] = [_title(document), *operand_blocks(result, "predicted", result["shapes"])]
-    for name in result["shapes"]:
-        blocks += _entries(name, result[name])
-    return blocks
+    names = list(result["shapes"])
+    lane = document["params"].get("lane")
+    drawn = operand_blocks(result, "predicted", names, full=True, lane=lane)
+    media: tuple[Medium, ...] = ("table", "md", "picture")
+    return [_title(document), *(replace(block, media=media) for block in drawn), _flat(result, names)]
+
+
+def _flat(result: dict[str, Any], names: list[str]) -> Table:
+    """Return every entry of every operand as one row; what an operand has not is left empty."""
+    entries = [(name, entry) for name in names for entry in result[name]]
+    columns = list(dict.fromkeys(column for _, entry in entries for column in entry))
+    rows: list[tuple[Cell, ...]] = [(name, *(entry.get(each) for each in columns)) for name, entry in entries]
+    return Table("every element", ("operand", *columns), rows, ("csv", "md"))
 
 
 def _detail(document: dict[str, Any]) -> list[Block]:
     result = document["result"]
     blocks: list[Block] = [_title(document), *_entries("operands", result["operands"])]
+    if result["emulated"]:
+        blocks.insert(1, Text(result["emulated"], "warning"))
     if result["formulas"]:
         blocks.append(formula_table(result["formulas"]))
     legal = "every later one too" if result["later"] else f"only {', '.join(result['legal_on'])}"
@@ -74,31 +92,92 @@ def _detail(document: dict[str, Any]) -> list[Block]:
 
 
 def _compared(document: dict[str, Any]) -> list[Block]:
-    """Return what each lane takes from which, and the sentence."""
+    """Return the verdict, what each register is made of, and which lanes exchange elements."""
     result = document["result"]
+    groups: dict[tuple[Cell, ...], list[int]] = {}
+    for each in result["lanes"]:
+        steps = ", ".join(f"lane {source - each['lane']:+}" for source in each["takes_from"])
+        groups.setdefault((each["keeps"], each["takes"], steps or None), []).append(each["lane"])
+    rows: list[tuple[Cell, ...]] = [(_lanes(lanes), *what) for what, lanes in groups.items()]
+    title = f"elements that become {result['operand']}, of each lane"
+    media = EVERYWHERE if len(rows) <= _PATTERNS else FILES
+    table = Table(title, ("lanes", "keeps", "takes", "from"), rows, media)
+    return [_conclusion(result), *_recipe(result), table]
+
+
+def _recipe(result: dict[str, Any]) -> list[Block]:
+    """Return which registers of the results each register of the operands is made of."""
+    parts, operand = result["recipe"], result["operand"]
+    if not parts:
+        return []
+    tiles, results = (1 + max(part[name] for part in parts) for name in ("tile", "from_tile"))
+    made: dict[tuple[int, int], list[dict[str, int]]] = {}
+    for part in parts:
+        made.setdefault((part["tile"], part["register"]), []).append(part)
     rows: list[tuple[Cell, ...]] = [
-        (each["lane"], each["keeps"], each["takes"], ", ".join(map(str, each["takes_from"])) or None)
-        for each in result["lanes"]
+        (f"{operand}{tile} r{register}", _made_of(sources))
+        for (tile, register), sources in made.items()
+        if tile < _OPERANDS
     ]
-    columns = ("lane", "keeps", "takes", "from lanes")
-    return [Table(f"elements that become {result['operand']}", columns, rows), _conclusion(result)]
+    side = f"{results} results C side by side make" if results > 1 else "1 result C makes"
+    more = f" (the first {_OPERANDS} shown)" if tiles > _OPERANDS else ""
+    blocks: list[Block] = [Table(f"{side} {tiles} {operand}{more}", ("register", "low bits first"), rows)]
+    if result["k_order"] != sorted(result["k_order"]):
+        order = " ".join(map(str, result["k_order"]))
+        blocks.append(Text(f"In this order of k: {order}. The other operand needs it, too."))
+    return blocks
+
+
+def _made_of(parts: list[dict[str, int]]) -> str:
+    """Return a register of C where it is taken as it is, else what is packed."""
+    sources = [(part["from_tile"], part["from_register"]) for part in parts]
+    names = [f"C{tile} r{register}" for tile, register in sources]
+    if len(set(names)) == 1 and [part["from_slot"] for part in parts] == list(range(len(parts))):
+        return names[0]
+    slots = any(part["from_slot"] for part in parts)
+    packed = (
+        f"{name}[{part['from_slot']}]" if slots else name for name, part in zip(names, parts, strict=True)
+    )
+    return f"pack({', '.join(packed)})"
+
+
+def _lanes(lanes: list[int]) -> str:
+    """Return "all", "lane % 4 = 1", or the lanes themselves."""
+    if len(lanes) == 32:
+        return "all"
+    if len(lanes) == 8 and lanes == list(range(lanes[0], 32, 4)):
+        return f"lane % 4 = {lanes[0]}"
+    return ", ".join(map(str, lanes))
 
 
 def _support(document: dict[str, Any]) -> list[Block]:
     """Return a matrix for each instruction, and why forms are refused."""
     result = document["result"]
     archs = tuple(result["archs"])
+    reasons = _reasons(result["forms"])
+    numbers = {reason: str(number) for number, reason in enumerate(reasons, 1)}
     blocks: list[Block] = []
     for name in dict.fromkeys(form["instruction"] for form in result["forms"]):
         forms = [form for form in result["forms"] if form["instruction"] == name]
         rows: list[tuple[Cell, ...]] = [
-            (form["ptx"], *(_status(form["support"][arch]) for arch in archs), _sass(form["support"]))
+            (
+                form["ptx"],
+                *(_status(form["support"][arch]) for arch in archs),
+                _sass(form["support"]),
+                ", ".join(dict.fromkeys(numbers[each] for _, each in _refusals(form))) or None,
+            )
             for form in forms
         ]
-        blocks.append(Table(name, ("PTX", *archs, "SASS"), rows))
-    blocks += _reasons(result["forms"])
+        blocks.append(Table(name, ("PTX", *archs, "SASS", "refused"), rows))
+    if reasons:
+        refused: list[tuple[Cell, ...]] = [
+            (numbers[reason], reason, len(names), ", ".join(where))
+            for reason, (names, where) in reasons.items()
+        ]
+        blocks.append(Table("refused by ptxas", ("refused", "reason", "forms", "on"), refused))
     legend = (
-        "native: one operation of the chip does it; emulated: other code stands for it; -: ptxas refuses it."
+        "native: one operation of the chip does it; emulated: other code stands for it; -: ptxas refuses it, "
+        "for the reason whose number is in the last column."
     )
     return [
         *blocks,
@@ -131,17 +210,21 @@ def _shortened(sass: str) -> str:
     return " + ".join([*parts[: _KINDS - 1], "..."])
 
 
-def _reasons(forms: list[dict[str, Any]]) -> list[Block]:
-    """Return ptxas' own words, each once, with how many forms it refused so, and where."""
+def _refusals(form: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the architectures that refuse a form, each with ptxas' own words, without its name."""
+    return [
+        (arch, cell["reason"].replace(f" on .target '{arch}'", ""))
+        for arch, cell in form["support"].items()
+        if cell["reason"]
+    ]
+
+
+def _reasons(forms: list[dict[str, Any]]) -> dict[str, tuple[set[str], dict[str, None]]]:
+    """Return each reason once, with the forms that are refused so, and where."""
     refused: dict[str, tuple[set[str], dict[str, None]]] = {}
     for form in forms:
-        for arch, cell in form["support"].items():
-            if cell["reason"]:
-                reason = cell["reason"].replace(f"'{arch}'", "that")
-                names, archs = refused.setdefault(reason, (set(), {}))
-                names.add(form["ptx"])
-                archs[arch] = None
-    rows: list[tuple[Cell, ...]] = [
-        (reason, len(names), ", ".join(archs)) for reason, (names, archs) in refused.items()
-    ]
-    return [Table("refused by ptxas", ("reason", "forms", "on"), rows)] if rows else []
+        for arch, reason in _refusals(form):
+            names, archs = refused.setdefault(reason, (set(), {}))
+            names.add(form["ptx"])
+            archs[arch] = None
+    return refused

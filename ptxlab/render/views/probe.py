@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
-from ptxlab.render.operands import OPERANDS, formula_table, operand_blocks
+from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Grid, Medium, Table, Text
+from ptxlab.render.operands import LEFT_OUT, OPERANDS, formula_table, operand_blocks
 
 _LETTERS = "abcdefgh"  # slot of a register, from the low bits up
+_LEGEND = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
+_DRAWN = ("registers", "holds", "recordings", *OPERANDS)  # what is shown elsewhere in the view
 
 
 def view(document: dict[str, Any]) -> list[Block]:
@@ -52,6 +55,8 @@ def _verified(document: dict[str, Any]) -> list[Block]:
     verdict = f"{result['agree']} of {result['variants']} variants agree."
     if not result["agree"] and not result["disagree"]:
         verdict = f"None of {result['variants']} variants could be compared: no device, and no recording."
+    if not result["variants"]:
+        verdict = f"Nothing to compare on {document['arch']}."
     return [*blocks, Text(verdict, "bad" if result["disagree"] else "conclusion")]
 
 
@@ -73,25 +78,47 @@ def _other(document: dict[str, Any]) -> str:
 
 
 def _ran(document: dict[str, Any]) -> list[Block]:
+    """Return the answer first, then what it stands on."""
     result = document["result"]
     title = f"{result.get('ptx', document['command'][1])}  ({document['arch']})"
-    blocks: list[Block] = [Text(title, "heading")]
+    blocks: list[Block] = [
+        Text(title, "heading"),
+        Text(result["conclusion"], "conclusion"),
+        *([Text(result["unproven"], "warning")] if result.get("unproven") else []),
+        *_failed(document),
+    ]
+    if "shown" in result:  # the user asked for just these
+        return [*blocks, *_extras(result, result["shown"]), *_notes(result), _backend(document)]
+    lane, full = (document["params"].get(name) for name in ("lane", "full"))
+    whole = bool(full) or lane is not None
     if "registers" in result:
-        legend = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
-        blocks += [*_matrices(document), Text(legend), *_lines(result), _dump(document)]
         blocks.append(formula_table(result["formulas"], "in closed form, row and col inside each matrix"))
-    blocks += operand_blocks(result, _source(document))
-    for name, rows in result.items():
+        blocks += [*_matrices(document), Text(_LEGEND), *_lines(result)]
+        blocks.append(_dump(document, EVERYWHERE if whole else FILES))
+    blocks += operand_blocks(result, _source(document), full=bool(full), lane=lane)
+    drawn = (*_DRAWN, "source") if "registers" in result else _DRAWN
+    blocks += [*_extras(result, [name for name in result if name not in drawn]), *_notes(result)]
+    left_out = [] if whole or not any(block.media == FILES for block in blocks) else [LEFT_OUT]
+    return [*blocks, *left_out, *_footing(document)]
+
+
+def _extras(result: dict[str, Any], names: Iterable[str]) -> list[Block]:
+    """Return the pictures and tables of a result that have no place of their own."""
+    titles = result.get("titles", {})
+    blocks: list[Block] = []
+    for name in names:
+        rows = result[name]
         if name == "pictures":
-            blocks += [_picture(each) for each in rows]
-        elif name not in ("registers", "holds", "recordings", *OPERANDS) and _is_table(rows):
-            blocks.append(Table(name, tuple(rows[0]), [tuple(row.values()) for row in rows]))
-    return [*blocks, *_verdict(document)]
+            blocks += [Grid(**each) for each in rows]
+        elif _is_table(rows):
+            blocks.append(
+                Table(titles.get(name, name), tuple(rows[0]), [tuple(row.values()) for row in rows])
+            )
+    return blocks
 
 
-def _picture(picture: dict[str, Any]) -> Grid:
-    """Draw a grid that a probe describes, with the fields of Grid."""
-    return Grid(**picture)
+def _notes(result: dict[str, Any]) -> list[Block]:
+    return [Text(note) for note in result.get("notes", [])]
 
 
 def _claimed(opcode: str, claims: dict[str, int]) -> bool:
@@ -105,40 +132,57 @@ def _is_table(value: Any) -> bool:
 
 
 def _matrices(document: dict[str, Any]) -> list[Block]:
-    """Draw each matrix as it lies in memory; a cell names the lane that holds it, and the slot."""
+    """Draw each matrix; a cell names the lane that holds the element, and the slot.
+
+    Of an instruction that moves registers to registers: before, and after it.
+    """
     result = document["result"]
-    entries, (rows, cols) = result["registers"], (result["matrix"]["rows"], result["matrix"]["cols"])
-    slots = 1 + max(entry["slot"] for entry in entries)
+    entries = result["registers"]
+    if "source" in result:
+        before = [each | {"row": each["tile_row"], "col": each["tile_col"]} for each in result["source"]]
+        return [
+            _matrix(result, before, "before: r0 of lane"),
+            _matrix(result, entries, "after: r0 of lane"),
+        ]
     grids: list[Block] = []
     for matrix in sorted({entry.get("matrix", 0) for entry in entries}):
         own = [entry for entry in entries if entry.get("matrix", 0) == matrix]
-        cells = [[""] * cols for _ in range(rows)]
-        colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
-        for entry in own:
-            cells[entry["row"]][entry["col"]] = f"{entry['lane']}{_slot(entry['slot'], slots)}"
-            colours[entry["row"]][entry["col"]] = entry["lane"]
         registers = ", ".join(f"r{r}" for r in sorted({entry["register"] for entry in own}))
-        grids.append(Grid(f"matrix {matrix} in memory, {registers} of lane", cells, colours))
+        grids.append(_matrix(result, own, f"matrix {matrix} in memory, {registers} of lane"))
     return grids
 
 
-def _slot(slot: int, slots: int) -> str:
-    return _LETTERS[slot] if slots > 1 else ""
+def _matrix(result: dict[str, Any], entries: list[dict[str, int]], title: str) -> Grid:
+    rows, cols = result["matrix"]["rows"], result["matrix"]["cols"]
+    cells = [[""] * cols for _ in range(rows)]
+    colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
+    lettered = any(entry["slot"] for entry in result["registers"])
+    for entry in entries:
+        slot = _LETTERS[entry["slot"]] if lettered else ""
+        cells[entry["row"]][entry["col"]] = f"{entry['lane']}{slot}"
+        colours[entry["row"]][entry["col"]] = entry["lane"]
+    return Grid(title, cells, colours)
 
 
-def _dump(document: dict[str, Any]) -> Table:
+def _dump(document: dict[str, Any], media: tuple[Medium, ...]) -> Table:
     """Return what each lane's registers hold, low half first, as row,col of the tile in shared memory."""
-    holds: dict[tuple[int, int], list[str]] = {}
-    for each in document["result"]["holds"]:
-        place = "-" if each["tile_row"] is None else f"{each['tile_row']},{each['tile_col']}"
-        holds.setdefault((each["lane"], each["register"]), []).append(place)
-    lanes = sorted({lane for lane, _ in holds})
-    registers = sorted({register for _, register in holds})
+    result = document["result"]
+    parts = {"": result["holds"]}
+    if "source" in result:
+        parts = {"source ": result["source"], "result ": result["holds"]}
+    columns: dict[str, dict[int, list[str]]] = {}  # title -> lane -> what it holds
+    for part, entries in parts.items():
+        for each in sorted(entries, key=lambda each: each["register"]):
+            place = "-" if each["tile_row"] is None else f"{each['tile_row']},{each['tile_col']}"
+            of_lane = columns.setdefault(f"{part}r{each['register']}", {})
+            of_lane.setdefault(each["lane"], []).append(place)
+    lanes = sorted({each["lane"] for each in result["holds"]})
     rows: list[tuple[Cell, ...]] = [
-        (lane, *("  ".join(holds[lane, register]) for register in registers)) for lane in lanes
+        (lane, *("  ".join(held[lane]) for held in columns.values())) for lane in lanes
     ]
-    columns = ("lane", *(f"r{register}" for register in registers))
-    return Table(f"registers, {_source(document)}: row,col of the tile, low bits first", columns, rows)
+    of = "matrix" if "source" in result else "tile"
+    title = f"registers, {_source(document)}: row,col of the {of}, low bits first"
+    return Table(title, ("lane", *columns), rows, media)
 
 
 def _source(document: dict[str, Any]) -> str:
@@ -160,39 +204,51 @@ def _lines(result: dict[str, Any]) -> list[Block]:
         [lanes[0] // rows * 9 if lanes else None for lanes in line] for line in at
     ]
     names = [f"{4 * piece}-{4 * piece + 3}" for piece in range(8)]
-    legend = "In shared memory a cell is the lane whose 16 bytes lie there, a colour is a matrix."
     grid = Grid("shared memory by banks", cells, colours, [f"+{128 * line}" for line in lines], names)
-    return [grid, Text(f"{legend} One colour twice in a column is a conflict.")]
+    several = f" lanes 0-{rows - 1} are matrix 0, the next {rows} matrix 1, and so on: two of one matrix"
+    who = several if len(result["addresses"]) > rows else " two of them"
+    legend = "In shared memory a cell is the lane whose 16 bytes lie there;"
+    return [grid, Text(f"{legend}{who} in one column conflict.")]
 
 
-def _verdict(document: dict[str, Any]) -> list[Block]:
-    """Say what the compiled kernel holds, what ran, whether silicon agrees, and the conclusion."""
+def _failed(document: dict[str, Any]) -> list[Block]:
+    """Say which checks did not hold."""
+    return [
+        Text(f"FAILED: {check['name']}: {check['detail']}", "bad")
+        for check in document["checks"]
+        if not check["ok"]
+    ]
+
+
+def _backend(document: dict[str, Any]) -> Text:
+    device = document["environment"].get("device")
+    ran = f"device ({device['name']})" if device else "model"
+    return Text(f"backend: {ran}")
+
+
+def _footing(document: dict[str, Any]) -> list[Block]:
+    """Say what the compiled kernel holds, what ran, and whether silicon agrees."""
     result = document["result"]
     blocks: list[Block] = []
     if "sass" in result:
         counts = result["sass"]["counts"]
         held = [f"{count} {name}" for name, count in counts.items() if _claimed(name, result["claims"])]
         among = f"among the {result['sass']['instructions']} instructions of the kernel"
-        blocks.append(Text(f"SASS: {', '.join(held) or 'no opcode that the claim names'} {among}"))
-    device = document["environment"].get("device")
-    ran = f"device ({device['name']})" if device else "model"
-    blocks.append(Text(f"backend: {ran}"))
+        absent = [f"no {claim}, as claimed," for claim, count in result["claims"].items() if not count]
+        what = ", ".join(held) or " ".join(absent) or "nothing of what was claimed"
+        blocks.append(Text(f"SASS: {what} {among}"))
+    blocks.append(_backend(document))
     held = [check["name"] for check in document["checks"] if check["ok"]]
     if held:
         blocks.append(Text(f"checks that held: {', '.join(held)}", "faint"))
-    blocks += [
-        Text(f"FAILED: {check['name']}: {check['detail']}", "bad")
-        for check in document["checks"]
-        if not check["ok"]
-    ]
+    device = document["environment"].get("device")
     blocks += [
         Text(f"model and {device['name']}: {check['detail']}", "good")
         for check in document["checks"]
         if check["ok"] and check["name"] == "prediction" and device
     ]
     blocks += [Text(f"not done: {each['case']}: {each['reason']}", "faint") for each in document["skipped"]]
-    blocks += [
+    return blocks + [
         Text(f"model agrees with {each['device']}, recorded {each['date']}", "good")
         for each in result.get("recordings", [])
     ]
-    return [*blocks, Text(result["conclusion"], "conclusion")]

@@ -33,6 +33,8 @@ def view(document: dict[str, Any]) -> list[Block]:
     for kernel in kernels if len(kernels) <= _IN_FULL else []:
         blocks += [_opcodes(kernel), *_loops(kernel)]
     for kernel in kernels:
+        blocks += _flops(kernel)
+    for kernel in kernels:
         blocks += _remarks(kernel, result["remedies"])
     blocks += [Text(f"{each['case']}: {each['reason']}", "warning") for each in document["skipped"]]
     return [*blocks, *_conclusion(document)]
@@ -92,6 +94,22 @@ def _opcodes(kernel: dict[str, Any]) -> Table:
     ]
     title = f"opcodes of {kernel['label']} ({kernel['arch']}, static; {kernel['padding']} padding left out)"
     return Table(title, ("family", "in family", "opcode", "count"), rows)
+
+
+def _flops(kernel: dict[str, Any]) -> list[Block]:
+    """Return what the tensor instructions compute, if it was asked for."""
+    if "flops" not in kernel:
+        return []
+    where = f"{kernel['label']} ({kernel['arch']})"
+    if not kernel["flops"]:
+        return [Text(f"{where}: no tensor instructions, so no FLOP of theirs.")]
+    columns = ("opcode", "count", "FLOP of one", "executed by a", "FLOP of all")
+    rows: list[tuple[Cell, ...]] = [
+        (each["opcode"], each["count"], each["flop"], each["by"] or None, each["total"])
+        for each in kernel["flops"]
+    ]
+    rule = "2 FLOP for each m, n and k, the zeros of a sparse A too"
+    return [Table(f"tensor instructions of {where}, static: {rule}", columns, rows)]
 
 
 def _family(opcode: str) -> str:

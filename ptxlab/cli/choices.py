@@ -1,0 +1,96 @@
+"""The names that may stand for a value: TAB offers them, and a message about a wrong value holds them.
+
+Nothing is imported before it is asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+Names = Callable[[], list[str]]
+
+
+def _held_by(module: str, name: str) -> Names:
+    """Return what lists the names that a module holds."""
+
+    def names() -> list[str]:
+        return list(getattr(importlib.import_module(module), name))
+
+    return names
+
+
+archs = _held_by("ptxlab.toolchain.arch", "ARCHS")
+cpp_standards = _held_by("ptxlab.toolchain.options", "STANDARDS")
+optimisation_levels = _held_by("ptxlab.toolchain.options", "LEVELS")
+swizzles = _held_by("ptxlab.layout.swizzle", "MODES")
+tile_types = _held_by("ptxlab.experiments.swizzle", "TYPES")
+tile_accesses = _held_by("ptxlab.experiments.swizzle", "ACCESS_NAMES")
+tile_orders = _held_by("ptxlab.experiments.swizzle", "ORDERS")
+
+
+def metrics() -> list[str]:
+    """Return the groups of counters."""
+    from ptxlab.experiments.counters import GROUPS
+    from ptxlab.experiments.profile import ALL_GROUPS
+
+    return [ALL_GROUPS, *GROUPS]
+
+
+def instructions() -> list[str]:
+    """Return the instructions that architectures have or lack."""
+    from ptxlab.isa.forms import every_form
+
+    return list(dict.fromkeys(form.instruction for form in every_form()))
+
+
+def probes() -> list[str]:
+    """Return the probes that there are."""
+    from ptxlab.experiments.registry import probe_entries
+
+    return [entry.name for entry in probe_entries() if not entry.closed]
+
+
+def stages() -> list[str]:
+    """Return the stages of the GEMM ladder."""
+    from ptxlab.experiments.registry import stage_entries
+
+    return [entry.name for entry in stage_entries()]
+
+
+def targets() -> list[str]:
+    """Return every probe and stage as ``sass`` and ``profile`` call them."""
+    return [*(f"probe:{name}" for name in probes()), *(f"gemm:{name}" for name in stages())]
+
+
+def of_stages(option: str) -> Names:
+    """Return what lists the legal values of an option that every stage has."""
+
+    def names() -> list[str]:
+        from ptxlab.experiments.gemm import GemmStage
+
+        return [str(value) for value in GemmStage.options()[option].choices]
+
+    return names
+
+
+def of_target(ctx: Any) -> list[str]:
+    """Return the options of the experiment that stands on the line, each as NAME=VALUE."""
+    target = ctx.params.get("target") or "".join(ctx.args[:1])  # typer sorts only whole lines out
+    if not target:
+        return []
+    from ptxlab.experiments.workload import find_experiment
+
+    options = find_experiment(target).options()
+    return [f"{name}={value}" for name, each in options.items() for value in each.choices or ("",)]
+
+
+def operands(ctx: Any) -> list[str]:
+    """Return the operands whose register maps the probe on the line reports."""
+    from ptxlab.experiments.layout import ask
+    from ptxlab.experiments.registry import find_probe
+
+    probe = find_probe(ctx.info_name)
+    own = {name: ctx.params[name] for name in probe.options()}
+    return list(ask(probe, own, ctx.params["arch"]).maps)
