@@ -1,4 +1,4 @@
-"""What all tests share: a cache of their own, the command line, why GPU tests are skipped."""
+"""What all tests share: a cache and a history of their own, the command line, why GPU tests are skipped."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the user's cache, probes and display settings out of the tests."""
+    """Keep the user's cache, history, probes and display settings out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PTXLAB_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PTXLAB_HISTORY", str(tmp_path_factory.mktemp("history") / "gemm.jsonl"))
         for name in ("PTXLAB_PROBES", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "PYTHONUNBUFFERED"):
             patch.delenv(name, raising=False)
         yield

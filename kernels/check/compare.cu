@@ -1,4 +1,4 @@
-// Recomputes every element of C = A x B in float64 and compares. Nothing is sampled and nothing skipped.
+// Recomputes every element of C = alpha A x B + beta C in float64 and compares. Nothing is sampled and nothing skipped.
 //
 // Method: a block owns 64x64 elements, a thread 4x4 of them; slabs of A and B, 16 deep in k, pass through
 // shared memory as doubles. The products of two 16-bit inputs are exact in float64, and so is every sum of
@@ -10,15 +10,19 @@
 //     e = unit * (sum over the steps of |S| + P) + floor
 // whose derivation stands in ptxlab/experiments/gemm/bound.py. Where P <= exact_limit and the
 // inputs are integers every partial sum is exact in the accumulator, and e = 0. Rounding is monotone, so a
-// right result lies between rounded(S - e) and rounded(S + e), both inclusive: with e = 0 that is one
-// value. NaN lies in no interval.
+// right sum lies between those of S - e and S + e in the accumulator's type, both inclusive; and a right
+// result between what is made of these two, T = alpha * sum and U = beta * C: T + U, less or more
+//     s = scale_unit * (|T| + |U|) + scale_floor
+// in float32 and then in the output's type. s = 0 where nothing is scaled, and where |alpha| P + |U| <=
+// scale_exact_limit with integers. With e = s = 0 that is one value. NaN lies in no interval.
 //
 // An element ends in exactly one class: nan or infinite (the reference itself is, because an input is
 // infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
 // permitted result is infinite: equal infinities prove nothing), or verified.
 //
-// Macros: TYPE (half), ACCUMULATE (float, half), OUT (float, half), KERNEL (the name).
+// Macros: TYPE (half, __nv_bfloat16), ACCUMULATE (float, half), OUT (half, __nv_bfloat16, float), KERNEL.
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 constexpr int TILE = 64;     // rows and columns of C of a block
@@ -46,15 +50,38 @@ __device__ double through(float, double x) { return __double2float_rn(x); }
 
 __device__ double through(half, double x) { return __half2float(__double2half(x)); }
 
-// What the kernel's own last steps do to an exact sum: into the accumulator, then into the output type.
-__device__ double rounded(double x) { return through(OUT(), through(ACCUMULATE(), x)); }
+__device__ double through(__nv_bfloat16, double x) { return __bfloat162float(__double2bfloat16(x)); }
 
-__device__ Class classify(const Element& e)
+// What the kernel's own last step does to a scaled sum: from float32 into the output type.
+__device__ double written(double x) { return through(OUT(), through(float(), x)); }
+
+// How far a scaled sum may be off: see above.
+struct Scaling {
+    double alpha, beta, unit, floor, exact_limit;
+};
+
+// Fills in the reference and its interval for the sum s, which may be off by e.
+__device__ void expect(Element& element, const Scaling& by, double s, double e, double magnitude, double before)
+{
+    const double old = by.beta == 0.0 ? 0.0 : by.beta * before;  // not read where beta is zero
+    const double below = by.alpha * through(ACCUMULATE(), s - e);
+    const double above = by.alpha * through(ACCUMULATE(), s + e);
+    const bool exact = fabs(by.alpha) * magnitude + fabs(old) <= by.exact_limit;
+    const double most = fmax(fabs(below), fabs(above)) + fabs(old);
+    const double slack = exact || by.unit == 0.0 ? 0.0 : by.unit * most + by.floor;
+    element.reference = by.alpha * s + old;
+    element.low = written((by.alpha < 0.0 ? above : below) + old - slack);
+    element.high = written((by.alpha < 0.0 ? below : above) + old + slack);
+}
+
+// ``rounded`` is the reference as it comes out of the accumulator and the output type.
+__device__ Class classify(const Element& e, double rounded)
 {
     if (isnan(e.reference)) return NOT_A_NUMBER;
     if (isinf(e.reference)) return INFINITE;
+    if (isnan(e.low) || isnan(e.high)) return OVERFLOWED;  // an infinite sum is permitted, and scaled by zero
     if (!(e.low <= e.result && e.result <= e.high)) return WRONG;
-    return isfinite(e.result) && isfinite(rounded(e.reference)) ? VERIFIED : OVERFLOWED;
+    return isfinite(e.result) && isfinite(rounded) ? VERIFIED : OVERFLOWED;
 }
 
 // Copies lines [first, first + TILE) of one operand, SLAB deep from k0 on, into shared memory, zeros
@@ -71,10 +98,10 @@ __device__ void stage(double (*slab)[PITCH], const TYPE* matrix, int64 first, in
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS * THREADS)
-KERNEL(const TYPE* a, const TYPE* b, const OUT* c, Summary* summaries, Element* list, unsigned* listed,
-       unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row, int64 b_col,
-       int64 first_tile_row, double unit, double floor,
-       double exact_limit)
+KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, Summary* summaries, Element* list,
+       unsigned* listed, unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row,
+       int64 b_col, int64 first_tile_row, double unit, double floor, double exact_limit, double alpha,
+       double beta, double scale_unit, double scale_floor, double scale_exact_limit)
 {
     __shared__ double a_slab[SLAB][PITCH];
     __shared__ double b_slab[SLAB][PITCH];
@@ -114,24 +141,26 @@ KERNEL(const TYPE* a, const TYPE* b, const OUT* c, Summary* summaries, Element* 
     }
     __syncthreads();
 
+    const Scaling scaling = {alpha, beta, scale_unit, scale_floor, scale_exact_limit};
     double worst_error = -1.0;
     Element worst = {};
     for (int i = 0; i < OWN; ++i) {
         for (int j = 0; j < OWN; ++j) {
             const int64 row = row0 + y0 + i * THREADS, col = col0 + x0 + j * THREADS;
             if (row >= m || col >= n) continue;
-            const double reference = sum[i][j], result = float(c[row * n + col]);
+            const double s = sum[i][j], old = beta == 0.0 ? 0.0 : float(before[row * n + col]);
             const bool exact = magnitude[i][j] <= exact_limit;
             const double e = exact ? 0.0 : unit * (partials[i][j] + magnitude[i][j]) + floor;
-            const Element element = {int(row), int(col), result, reference,
-                                     rounded(reference - e), rounded(reference + e)};
-            const Class verdict = classify(element);
+            Element element = {int(row), int(col), float(c[row * n + col])};
+            expect(element, scaling, s, e, magnitude[i][j], old);
+            const double rounded = written(alpha * through(ACCUMULATE(), s) + (beta == 0.0 ? 0.0 : beta * old));
+            const Class verdict = classify(element, rounded);
             atomicAdd(&summary.count[verdict], 1u);
             if (verdict == WRONG) {
                 const unsigned slot = atomicAdd(listed, 1u);
                 if (slot < capacity) list[slot] = element;
             }
-            const double error = fabs(result - reference);
+            const double error = fabs(element.result - element.reference);
             if (error > worst_error && isfinite(error)) {
                 worst_error = error;
                 worst = element;

@@ -1,11 +1,12 @@
-// Fills one operand of a GEMM on the device, and counts the elements that are infinite in its type.
+// Fills A, B or C of a GEMM on the device, and counts the elements that are infinite in its type.
 //
-// Every value is a function of the element's logical row-major index alone (A is m x k, B is k x n), so
-// every layout holds the same matrix. It is computed in float64 and rounded once. The same functions in
-// numpy: ptxlab/experiments/gemm/reference.py.
+// Every value is a function of the element's logical row-major index alone (A is m x k, B is k x n, C
+// is m x n), so every layout holds the same matrix. It is computed in float64 and rounded once. The same
+// functions in numpy: ptxlab/experiments/gemm/reference.py.
 //
-// Macros: INIT (normal, ints, seq, ones, zeros), TYPE (half), KERNEL (the name).
+// Macros: INIT (normal, ints, seq, ones, zeros), TYPE (half, __nv_bfloat16, float), KERNEL (the name).
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 using uint64 = unsigned long long;
@@ -39,31 +40,33 @@ __device__ double ints(uint64 index, uint64 stream, int)
 }
 
 // Every element carries its own index. Large matrices overflow f16: that is what this fill is for.
-__device__ double seq(uint64 index, uint64, int is_b)
+__device__ double seq(uint64 index, uint64, int which)
 {
-    return is_b ? (index + 1.25) / 128.0 : index / 256.0;
+    return which == 0 ? index / 256.0 : which == 1 ? (index + 1.25) / 128.0 : (index + 0.5) / 64.0;
 }
 
 __device__ double ones(uint64, uint64, int) { return 1.0; }
 
 __device__ double zeros(uint64, uint64, int) { return 0.0; }
 
-__device__ half rounded(double value) { return __double2half(value); }
+__device__ half rounded(half, double value) { return __double2half(value); }
 
-__device__ bool infinite(half value) { return __hisinf(value) != 0; }
+__device__ __nv_bfloat16 rounded(__nv_bfloat16, double value) { return __double2bfloat16(value); }
+
+__device__ float rounded(float, double value) { return __double2float_rn(value); }
 
 // A grid-stride loop over the elements in storage order, so any grid is right.
 extern "C" __global__ void KERNEL(TYPE* matrix, uint64* infinite_count, uint64 rows, uint64 cols,
-                                  int by_columns, uint64 stream, int is_b)
+                                  int by_columns, uint64 stream, int which)
 {
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
     uint64 at = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
     for (; at < rows * cols; at += step) {
         const uint64 row = by_columns ? at % rows : at / cols;
         const uint64 col = by_columns ? at / rows : at % cols;
-        const TYPE value = rounded(INIT(row * cols + col, stream, is_b));
+        const TYPE value = rounded(TYPE(), INIT(row * cols + col, stream, which));
         matrix[at] = value;
-        if (infinite(value)) {
+        if (isinf(static_cast<float>(value))) {
             atomicAdd(infinite_count, 1ull);
         }
     }

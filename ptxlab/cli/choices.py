@@ -86,6 +86,18 @@ def of_target(ctx: Any) -> list[str]:
     return [f"{name}={value}" for name, each in options.items() for value in each.choices or ("",)]
 
 
+def of_stage(ctx: Any) -> list[str]:
+    """Return the options of the stage on the line, or of every stage, each as NAME=VALUE."""
+    from ptxlab.experiments.registry import find_stage
+
+    named = ctx.params.get("stage")
+    options = [find_stage(name).options() for name in ([named] if named else stages())]
+    texts = [
+        f"{name}={value}" for each in options for name, o in each.items() for value in o.choices or ("",)
+    ]
+    return list(dict.fromkeys(texts))
+
+
 def operands(ctx: Any) -> list[str]:
     """Return the operands whose register maps the probe on the line reports."""
     from ptxlab.experiments.layout import ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,10 +19,11 @@ from ptxlab.cli.common import (
     emit,
 )
 from ptxlab.cli.parsing import typed_options
-from ptxlab.errors import UsageError
+from ptxlab.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from ptxlab.experiments.base import Value
+    from ptxlab.experiments.record import Record
 
 
 class Init(StrEnum):
@@ -34,13 +36,28 @@ class Init(StrEnum):
     ZEROS = "zeros"
 
 
+class Order(StrEnum):
+    """In which order the sides of repeated runs are taken."""
+
+    FORWARD = "forward"
+    REVERSED = "reversed"
+
+
 class Versus(StrEnum):
     """What a stage is timed against."""
 
     CUBLAS = "cublas"
+    SELF = "self"
     NONE = "none"
 
 
+WordsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[compare A B]",
+        help="Set two sides of the history, or files of results, side by side: a day, driver or device.",
+    ),
+]
 StageOption = Annotated[
     str | None,
     typer.Option("--stage", metavar="NAME", help="Run this stage.", autocompletion=choices.stages),
@@ -49,9 +66,47 @@ LadderFlag = Annotated[bool, typer.Option("--ladder", help="Run every stage that
 ListFlag = Annotated[bool, typer.Option("--list", help="List the stages; needs no GPU.")]
 ExplainFlag = Annotated[bool, typer.Option("--explain", help="Say what limits it, without running it.")]
 RecordFlag = Annotated[bool, typer.Option("--record", help="Keep the result beside the stage.")]
-SizeM = Annotated[int, typer.Option("-m", help="Rows of A and C.")]
-SizeN = Annotated[int, typer.Option("-n", help="Columns of B and C.")]
-SizeK = Annotated[int, typer.Option("-k", help="Columns of A, rows of B.")]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", help="Draw TFLOP/s by size or stage (.png, .svg, .pdf)."),
+]
+SizeM = Annotated[str, typer.Option("-m", "--m", metavar="ROWS", help="Rows of A and C; 64,128 runs both.")]
+SizeN = Annotated[str, typer.Option("-n", "--n", metavar="COLUMNS", help="Columns of B and C.")]
+SizeK = Annotated[str, typer.Option("-k", "--k", metavar="DEPTH", help="Columns of A, rows of B.")]
+AlphaOption = Annotated[float, typer.Option(metavar="FACTOR", help="Of A x B.")]
+BetaOption = Annotated[float, typer.Option(metavar="FACTOR", help="Of what C holds before.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An option of the stage's own, such as tile_k=32; repeatable.",
+        autocompletion=choices.of_stage,
+    ),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        metavar="NAME=VALUE,VALUE",
+        help="Run every value of an option (size is m, n and k); repeatable.",
+        autocompletion=choices.of_stage,
+    ),
+]
+ColdFlag = Annotated[
+    bool,
+    typer.Option("--cold/--hot", help="Take copies of the matrices in turn, or have them in the L2."),
+]
+WarmOption = Annotated[bool, typer.Option("--warm", help="The same as --hot.", hidden=True)]
+WarmupOption = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long it runs before it is timed.")
+]
+RepeatOption = Annotated[int, typer.Option(metavar="N", min=1, help="Measure so often; tells the spread.")]
+OrderOption = Annotated[
+    Order, typer.Option(help="Of the sides; reversed turns it round every other time, and tells its effect.")
+]
+ErrorFlag = Annotated[bool, typer.Option("--explain-error", help="Say what the largest error is made of.")]
+CheckFlag = Annotated[bool, typer.Option("--check", help="Check every element, and time nothing.")]
 TypeOption = Annotated[
     str,
     typer.Option(
@@ -89,22 +144,35 @@ def register(app: typer.Typer) -> None:
 
 def gemm(
     ctx: typer.Context,
+    words: WordsArgument = None,
     *,
     stage: StageOption = None,
     ladder: LadderFlag = False,
     listing: ListFlag = False,
-    m: SizeM = 4096,
-    n: SizeN = 4096,
-    k: SizeK = 4096,
+    m: SizeM = "4096",
+    n: SizeN = "4096",
+    k: SizeK = "4096",
     dtype: TypeOption = "f16",
     acc: AccOption = "f32",
     out: OutOption = "f16",
     layout: LayoutOption = "tn",
+    alpha: AlphaOption = 1.0,
+    beta: BetaOption = 0.0,
+    settings: SetOption = None,
+    sweep: SweepOption = None,
     init: InitOption = Init.NORMAL,
     seed: SeedOption = 0,
     vs: VersusOption = Versus.CUBLAS,
+    cold: ColdFlag = True,
+    warm: WarmOption = False,
+    warmup: WarmupOption = 3.0,
+    repeat: RepeatOption = 1,
+    order: OrderOption = Order.FORWARD,
+    check: CheckFlag = False,
+    explain_error: ErrorFlag = False,
     explain: ExplainFlag = False,
     record: RecordFlag = False,
+    plot: PlotOption = None,
     arch: ArchOption = None,
     device: DeviceOption = 0,
     timeout: TimeoutOption = 20.0,
@@ -112,32 +180,104 @@ def gemm(
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Multiply matrices with a stage of the ladder: checked everywhere, timed, explained."""
+    if words:
+        emit(_compare(ctx, words), json=json, format=format)
+        return
     _check_together(ctx)
     del ladder  # all stages run where none is named
     from ptxlab.experiments.gemm.catalogue import list_record
+    from ptxlab.experiments.gemm.measure import Method
     from ptxlab.experiments.gemm.run import Request, run_gemm
     from ptxlab.render.progress import reporter
 
     if listing:
         emit(list_record(), json=json, format=format)
         return
-    sizes: dict[str, Value] = {"m": m, "n": n, "k": k}
+    sizes, lists = _sizes({"m": m, "n": n, "k": k})
     types: dict[str, Value] = {"dtype": dtype, "acc": acc, "out": out, "layout": layout}
     request = Request(
         stage=stage,
-        options=sizes | types,
+        options=sizes | types | {"alpha": alpha, "beta": beta},
+        settings=tuple(settings or ()),
+        sweeps=(*(sweep or ()), *lists),
         init=init.value,
         seed=seed,
-        versus=vs.value,
+        method=Method(
+            versus=vs.value,
+            cold=cold and not warm,
+            warmup_ms=1000 * warmup,
+            samples=0 if check else Method.samples,
+        ),
+        repeat=repeat if order is Order.FORWARD else max(2, repeat),
+        order=order.value,
+        explain_error=explain_error,
         explain_only=explain,
         keep=record,
         arch=arch,
         device=device,
         timeout=timeout,
     )
+    if plot:
+        from ptxlab.render.plot import check_plot
+
+        check_plot(plot)
     with reporter(quiet=json) as progress:
         done = run_gemm(request, progress)
+    if plot:
+        _draw(done, plot)
     emit(done, json=json, format=format)
+
+
+def _draw(done: Record, plot: Path) -> None:
+    """Draw what was measured; where that fails, the result is still told."""
+    from ptxlab.errors import PtxlabError
+    from ptxlab.render.plot import save_plot
+
+    try:
+        save_plot(done.document(), plot)
+    except PtxlabError as error:
+        error.record = done
+        raise
+
+
+def _compare(ctx: typer.Context, words: list[str]) -> Record:
+    """Return what ``compare A B`` finds.
+
+    Raises:
+        UsageError: it is not of that form, or an option of a run stands beside it.
+
+    """
+    if words[0] != "compare":
+        raise unknown_name("gemm command", words[0], ["compare"])
+    if len(words) != 3:
+        raise UsageError(f"compare takes two sides, and got {len(words) - 1}", "ptxlab gemm compare A B")
+    typed = typed_options(ctx)
+    of_a_run = [flag for name, flag in typed.items() if name not in ("words", "json", "format", "debug")]
+    if of_a_run:
+        raise UsageError(f"{', '.join(of_a_run)}: compare runs no stage", "ptxlab gemm compare A B")
+    from ptxlab.experiments.gemm.versus import compare_record
+
+    return compare_record(*words[1:])
+
+
+def _sizes(typed: dict[str, str]) -> tuple[dict[str, Value], list[str]]:
+    """Return the sizes that are one number, and those that are several as sweeps.
+
+    Raises:
+        UsageError: one is no whole number.
+
+    """
+    single: dict[str, Value] = {}
+    lists = []
+    for name, text in typed.items():
+        for part in text.split(","):
+            if not part.strip().lstrip("-").isdecimal():
+                raise UsageError(f"-{name} {text} is no size; legal: whole numbers, 64 or 64,128")
+        if "," in text:
+            lists.append(f"{name}={text}")
+        else:
+            single[name] = int(text)
+    return single, lists
 
 
 def _check_together(ctx: typer.Context) -> None:
@@ -150,8 +290,12 @@ def _check_together(ctx: typer.Context) -> None:
     typed = typed_options(ctx)
     if len(typed.keys() & {"stage", "ladder", "listing"}) != 1:
         raise UsageError("gemm takes one of --stage NAME, --ladder and --list", "ptxlab gemm --list")
-    if "explain" in typed and "record" in typed:
-        raise UsageError("--record keeps what was measured, and --explain measures nothing")
+    if "plot" in typed and typed.keys() & {"explain", "check"}:
+        other = typed.get("explain") or typed["check"]
+        raise UsageError(f"--plot draws what was measured, and {other} measures nothing")
+    if "record" in typed and typed.keys() & {"explain", "check"}:
+        other = typed.get("explain") or typed["check"]
+        raise UsageError(f"--record keeps what was measured, and {other} measures nothing")
     of_a_run = [flag for name, flag in typed.items() if name not in ("listing", "json", "format", "debug")]
     if "listing" in typed and of_a_run:
         raise UsageError(

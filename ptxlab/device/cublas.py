@@ -6,9 +6,9 @@ Both are optional. What cannot be done is a sentence, not an error: a stage is t
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -68,6 +68,14 @@ def column_major(gemm: CublasGemm) -> ColumnMajor:
     )
 
 
+class Places(NamedTuple):
+    """The addresses of the matrices of one call."""
+
+    a: int
+    b: int
+    c: int
+
+
 class Library(Protocol):
     """A way to cuBLAS, bound to one stream.
 
@@ -80,7 +88,7 @@ class Library(Protocol):
     name: str
     errors: tuple[type[Exception], ...]
 
-    def gemm(self, gemm: CublasGemm, a: int, b: int, c: int) -> Callable[[], None]:
+    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
         """Return what puts the product of the matrices at these addresses on the stream."""
         ...
 
@@ -101,18 +109,18 @@ class NvmathCublas:
         self.name = f"cuBLAS {version} (nvmath-python {importlib.metadata.version('nvmath-python')})"
         self.errors: tuple[type[Exception], ...] = (cublas.cuBLASError,)
 
-    def gemm(self, gemm: CublasGemm, a: int, b: int, c: int) -> Callable[[], None]:
+    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
         """See Library."""
         order = column_major(gemm)
         operand, result = DATA_TYPES[gemm.dtype], DATA_TYPES[gemm.out]
-        scales = np.array([1, 0], np.float16 if gemm.accumulate == "f16" else np.float32)
+        scales = np.array([gemm.alpha, gemm.beta], np.float16 if gemm.accumulate == "f16" else np.float32)
 
         def enqueue() -> None:
             alpha, beta = (scales[i:].ctypes.data for i in range(2))
             self._cublas.gemm_ex(
                 self._handle, int(order.transpose_b), int(order.transpose_a),
-                gemm.n, gemm.m, gemm.k, alpha, b, operand, order.ld_b, a, operand, order.ld_a,
-                beta, c, result, order.ld_c, COMPUTE_TYPES[gemm.accumulate], DEFAULT_ALGORITHM,
+                gemm.n, gemm.m, gemm.k, alpha, places.b, operand, order.ld_b, places.a, operand, order.ld_a,
+                beta, places.c, result, order.ld_c, COMPUTE_TYPES[gemm.accumulate], DEFAULT_ALGORITHM,
             )  # fmt: skip
 
         return enqueue
@@ -135,18 +143,22 @@ class TorchCublas:
         self.name = f"{_cublas_package()} (torch {torch.__version__})"
         self.errors: tuple[type[Exception], ...] = (RuntimeError,)
 
-    def gemm(self, gemm: CublasGemm, a: int, b: int, c: int) -> Callable[[], None]:
+    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
         """See Library."""
         m, n, k = gemm.m, gemm.n, gemm.k
-        left = self._matrix(a, gemm.dtype, m, k, transposed=gemm.layout[0] == "n")
-        right = self._matrix(b, gemm.dtype, k, n, transposed=gemm.layout[1] == "n")
-        result = self._matrix(c, gemm.out, m, n, transposed=False)
+        left = self._matrix(places.a, gemm.dtype, m, k, transposed=gemm.layout[0] == "n")
+        right = self._matrix(places.b, gemm.dtype, k, n, transposed=gemm.layout[1] == "n")
+        result = self._matrix(places.c, gemm.out, m, n, transposed=False)
         options = {} if gemm.out == gemm.dtype else {"out_dtype": result.dtype}
 
         def enqueue() -> None:
             self._switches.allow_fp16_accumulation = gemm.accumulate == "f16"
             with self._torch.cuda.stream(self._stream):
-                self._torch.mm(left, right, out=result, **options)
+                if (gemm.alpha, gemm.beta) == (1, 0):
+                    self._torch.mm(left, right, out=result, **options)
+                else:
+                    scales = {"alpha": gemm.alpha, "beta": gemm.beta}
+                    self._torch.addmm(result, left, right, out=result, **scales, **options)
 
         return enqueue
 
@@ -193,15 +205,18 @@ def load(device: Device, stream: Stream) -> Library | str:
     return f"no cuBLAS here ({'; '.join(reasons)}); {INSTALL}"
 
 
-def prepare(library: Library, gemm: CublasGemm, addresses: tuple[int, int, int]) -> Callable[[], None] | str:
-    """Return what enqueues the product, after one trial, or why the library cannot compute it."""
+def prepare(library: Library, gemm: CublasGemm, places: Sequence[Places]) -> list[Callable[[], None]] | str:
+    """Return what enqueues the product at each place, after one trial at the first.
+
+    Where the library cannot compute it, that is the answer.
+    """
     types = (gemm.dtype, gemm.accumulate, gemm.out)
     if types not in LEGAL:
         legal = ", ".join("/".join(each) for each in sorted(LEGAL))
         return f"cuBLAS has no {'/'.join(types)} (operands/sums/result); legal: {legal}"
-    enqueue = library.gemm(gemm, *addresses)
+    enqueues = [library.gemm(gemm, each) for each in places]
     try:
-        enqueue()
+        enqueues[0]()
     except library.errors as error:
         return f"{library.name}: {str(error).partition(chr(10))[0]}"
-    return enqueue
+    return enqueues

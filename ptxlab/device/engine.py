@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, launch
@@ -29,6 +30,7 @@ from ptxlab.device.job import (
     Launch,
     MapArgument,
     Samples,
+    Scalar,
     Timing,
 )
 from ptxlab.device.memory import Memory
@@ -92,6 +94,9 @@ class CudaEngine:
                 if isinstance(step, Timing):
                     timings[step.name] = self._time(step, modules, memory)
                     continue
+                if isinstance(step, CublasGemm):
+                    self._library_once(step, memory)
+                    continue
                 if step.cluster:
                     clusters[step.kernel] = self._cluster_limits(step, modules)
                 self._launch(step, modules, memory)
@@ -129,7 +134,7 @@ class CudaEngine:
 
     def _launch(self, step: Launch, modules: Modules, memory: Memory) -> None:
         with faults(f"kernel {step.kernel}"):
-            self._prepare(step, modules, memory).enqueue(self._stream)
+            self._prepare(step, modules, memory).enqueue(self._stream, 0)
 
     def _wait(self, step: Launch) -> None:
         with faults(f"kernel {step.kernel}"):
@@ -151,19 +156,21 @@ class CudaEngine:
         calls: dict[str, Call] = {}
         samples: dict[str, Samples] = {}
         with faults(f"timing {timing.name}"):
+            if timing.copies > 1:
+                memory.replicate()
             for name, side in timing.sides:
                 if isinstance(side, Launch):
-                    calls[name] = self._prepare(side, modules, memory)
+                    calls[name] = self._prepare(side, modules, memory, timing.copies)
                     continue
-                call = self._library_call(side, memory)
+                call = self._library_call(side, memory, timing.copies)
                 if isinstance(call, str):
                     samples[name] = Samples([], [], [], [], 0, note=call)
                 else:
                     calls[name] = call
             return samples | self._timer.measure(timing, calls)
 
-    def _prepare(self, step: Launch, modules: Modules, memory: Memory) -> Call:
-        """Check a launch and return what puts it on a stream or into a graph.
+    def _prepare(self, step: Launch, modules: Modules, memory: Memory, copies: int = 1) -> Call:
+        """Check a launch and return what puts it on a stream or into a graph, with each copy of its buffers.
 
         Raises:
             UsageError: there is no such module, kernel or buffer; an argument or a size is wrong.
@@ -176,11 +183,11 @@ class CudaEngine:
         self._fit(kernel, step)
         plain = [each for each in step.arguments if not isinstance(each, MapArgument)]
         if len(plain) < len(step.arguments):
-            data = [_bytes(each, memory) for each in step.arguments]
-            return Call(lambda stream: tensor_maps.launch(stream, step, kernel, data))
+            data = [[_bytes(each, memory, i) for each in step.arguments] for i in range(copies)]
+            return Call(lambda stream, turn: tensor_maps.launch(stream, step, kernel, data[turn % copies]))
         config = _config(step)
-        values = [memory.address(each) if isinstance(each, str) else same_bits(each) for each in plain]
-        return Call(lambda stream: launch(stream, config, kernel, *values))
+        values = [[_value(each, memory, i) for each in plain] for i in range(copies)]
+        return Call(lambda stream, turn: launch(stream, config, kernel, *values[turn % copies]))
 
     def _fit(self, kernel: Kernel, step: Launch) -> None:
         """Check the sizes of a launch, and ask for what is not given without asking.
@@ -214,16 +221,22 @@ class CudaEngine:
             raise unknown_name("kernel", name, names)
         return module.get_kernel(name)
 
-    def _library_call(self, gemm: CublasGemm, memory: Memory) -> Call | str:
-        """Return one call of cuBLAS, or why there is none."""
+    def _library_call(self, gemm: CublasGemm, memory: Memory, copies: int = 1) -> Call | str:
+        """Return a call of cuBLAS, which it has made once with the first copy, or why there is none."""
         library = self._library
         if isinstance(library, str):
             return library
-        addresses = (memory.address(gemm.a), memory.address(gemm.b), memory.address(gemm.c))
-        enqueue = cublas.prepare(library, gemm, addresses)
-        if isinstance(enqueue, str):
-            return enqueue
-        return Call(lambda _: enqueue(), library.name)  # on its own stream, which is ours
+        names = (gemm.a, gemm.b, gemm.c)
+        places = [cublas.Places(*(memory.address(name, i) for name in names)) for i in range(copies)]
+        enqueues = cublas.prepare(library, gemm, places)
+        if isinstance(enqueues, str):
+            return enqueues
+        return Call(lambda _, turn: enqueues[turn % copies](), library.name)  # on its own stream: ours
+
+    def _library_once(self, gemm: CublasGemm, memory: Memory) -> None:
+        with faults("a call of cuBLAS"):
+            self._library_call(gemm, memory)  # the trial that it makes is the call
+            self._stream.sync()
 
     @cached_property
     def _library(self) -> cublas.Library | str:
@@ -238,13 +251,18 @@ class CudaEngine:
         return Timer(self._device, self._stream, clocks)
 
 
-def _bytes(argument: Argument, memory: Memory) -> bytes:
-    """Return an argument as the kernel gets it."""
+def _bytes(argument: Argument, memory: Memory, copy: int) -> bytes:
+    """Return an argument as the kernel gets it, on that copy of the buffers."""
     if isinstance(argument, MapArgument):
-        return tensor_maps.encode(argument.map, memory.address(argument.buffer) + argument.offset)
+        return tensor_maps.encode(argument.map, memory.address(argument.buffer, copy) + argument.offset)
     if isinstance(argument, str):
-        return memory.address(argument).to_bytes(8, "little")
+        return memory.address(argument, copy).to_bytes(8, "little")
     return argument.tobytes()
+
+
+def _value(argument: str | Scalar, memory: Memory, copy: int) -> Any:
+    """Return an argument as cuda.core takes it."""
+    return memory.address(argument, copy) if isinstance(argument, str) else same_bits(argument)
 
 
 def _config(step: Launch) -> LaunchConfig:

@@ -55,6 +55,8 @@ class Buffer:
         data: its contents before the first step; poison (0xFF in every byte) when None.
         download: whether its bytes come back in JobResult.arrays (as uint8; the caller views them).
         canary: whether both ends are guarded by pattern bytes that are checked after the last step.
+        copies: how many of it there are, for a Timing that takes them in turn. All other steps work on
+            the first, which alone is filled, downloaded and guarded.
 
     Every buffer starts at a multiple of 1024 bytes, with and without canaries.
 
@@ -65,6 +67,7 @@ class Buffer:
     data: Array | None = None
     download: bool = False
     canary: bool = False
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class CublasGemm:
-    """The library's C = A x B on the same buffers: the baseline of every GEMM stage.
+    """The library's C = alpha A x B + beta C on the same buffers: the baseline of every GEMM stage.
 
     ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n.
     """
@@ -115,18 +118,22 @@ class CublasGemm:
     a: str
     b: str
     c: str
+    alpha: float = 1.0
+    beta: float = 0.0
 
 
 @dataclass(frozen=True)
 class Timing:
     """Time several sides against each other, interleaved sample by sample in one run.
 
-    Hot (``flush_l2`` False): a sample is one replay, between two events, of a CUDA graph that holds
-    ``calls_per_sample`` calls of one side, as many as it takes to last 4 ms (at most 5000). Its
-    milliseconds are those of the replay divided by the calls. Inputs that fit lie in the L2.
+    A sample is one replay, between two events, of a CUDA graph that holds ``calls_per_sample`` calls of one
+    side, as many as it takes to last 4 ms (at most 5000). Its milliseconds are those of the replay divided by
+    the calls.
 
-    Cold (``flush_l2`` True): a sample is one call between two events, after twice the L2's size or
-    more has been overwritten. The L2 is full of lines that the call must first write back.
+    Hot (``copies`` 1): every call works on the same buffers, and inputs that fit lie in the L2.
+
+    Cold (more ``copies``): the calls take the copies of each buffer in turn. Before its turn comes again the
+    others have passed through the L2: they must be as many as it takes to fill that twice.
 
     Attributes:
         name: key into JobResult.timings.
@@ -134,7 +141,7 @@ class Timing:
         samples: how many samples each side gets.
         warmup_ms: how long all sides run before the first sample; an H200 under a large GEMM took
             about a second to settle at its power limit (2026-11-29).
-        flush_l2: cold instead of hot.
+        copies: of every buffer that has so many.
 
     """
 
@@ -142,10 +149,11 @@ class Timing:
     sides: tuple[tuple[str, Launch | CublasGemm], ...]
     samples: int = 20
     warmup_ms: float = 1000.0
-    flush_l2: bool = False
+    copies: int = 1
 
 
-Step = Launch | Timing
+Step = Launch | CublasGemm | Timing
+"""What a job does; a library that is not here leaves its step out, which its timing tells."""
 
 
 @dataclass(frozen=True)

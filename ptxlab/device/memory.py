@@ -53,8 +53,8 @@ class Memory:
     ) -> None:
         self._free()
 
-    def address(self, name: str) -> int:
-        """Return the device address of a buffer.
+    def address(self, name: str, copy: int = 0) -> int:
+        """Return the device address of a buffer, or of one of its copies (of the only one there is).
 
         Raises:
             UsageError: there is no such buffer.
@@ -62,7 +62,16 @@ class Memory:
         """
         if name not in self._addresses:
             raise unknown_name("buffer", name, self._addresses)
-        return self._addresses[name]
+        buffer = self._buffers[name]
+        return self._addresses[name] + copy % buffer.copies * _stride(buffer)
+
+    def replicate(self) -> None:
+        """Give every copy of a buffer what the first one holds."""
+        for name, buffer in self._buffers.items():
+            for copy in range(1, buffer.copies):
+                target, source = self.address(name, copy), self._addresses[name]
+                checked(driver.cuMemcpyDtoDAsync(target, source, buffer.nbytes, self._stream.handle))
+        self._stream.sync()
 
     def download(self) -> dict[str, NDArray[np.uint8]]:
         """Return the bytes of every buffer that is to be brought back."""
@@ -86,10 +95,10 @@ class Memory:
         return [sentence for sentence in found if sentence]
 
     def _allocate(self, buffer: Buffer) -> int:
-        """Return the aligned address inside a new allocation that has room for the zones."""
+        """Return the aligned address inside a new allocation that has room for the zones and the copies."""
         zone = canary.ZONE if buffer.canary else 0
-        total = buffer.nbytes + 2 * zone + ALIGNMENT
-        with faults(f"allocating {buffer.nbytes} bytes for {buffer.name}"):
+        total = buffer.nbytes + 2 * zone + ALIGNMENT + (buffer.copies - 1) * _stride(buffer)
+        with faults(f"allocating {total} bytes for {buffer.name}"):
             allocation = int(checked(driver.cuMemAlloc(total)))
         self._allocations.append(allocation)
         return -(-(allocation + zone) // ALIGNMENT) * ALIGNMENT
@@ -131,3 +140,9 @@ class Memory:
         for allocation in self._allocations:
             driver.cuMemFree(allocation)
         self._allocations.clear()
+
+
+def _stride(buffer: Buffer) -> int:
+    """Return how many bytes lie between two copies; they begin behind the zone after the first."""
+    guarded = buffer.nbytes + (canary.ZONE if buffer.canary else 0)
+    return -(-guarded // ALIGNMENT) * ALIGNMENT

@@ -4,10 +4,13 @@ Rules that make the numbers mean something:
 
 * All sides are warmed up, and their samples are interleaved, in an order that turns round each
   time, so that a drift of the clock meets all of them.
-* A hot sample is one replay of a CUDA graph that lasts at least TARGET_MS, so that the resolution
+* A sample is one replay of a CUDA graph that lasts at least TARGET_MS, so that the resolution
   of the events (about 0.5 us) and the start of a replay (about 3 us) do not count.
-* In front of the first event other work is queued (a replay of the same graph, or the flush of the
-  L2), so that the device passes from it to the timed work without waiting for the host.
+* In front of the first event a replay of the same graph is queued, so that the device passes from it to the
+  timed one without waiting for the host.
+* The warm-up replays the very graphs that are timed: single launches would leave the device idle in between,
+  and its clock higher than the work holds it.
+* Cold inputs are as many copies as fill the L2 twice, taken in turn by the calls of a graph.
 """
 
 from __future__ import annotations
@@ -34,15 +37,13 @@ MAX_CALLS = 5000
 LEAD_MS = 20.0
 """A replay that lasts longer needs none in front of it: the host's microseconds vanish in it."""
 
-FLUSH_BYTES = 256 << 20
-"""What is overwritten to empty the L2, unless twice the L2 is more."""
-
-Enqueue = Callable[[Stream | GraphBuilder], None]
+Enqueue = Callable[[Stream | GraphBuilder, int], None]
+"""Takes where to put a call, and the how-manieth it is: that says which copies of the buffers it works on."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a side: how to put it on a stream or into a graph, and which library's it is."""
+    """The calls of a side: how to put one on a stream or into a graph, and which library's it is."""
 
     enqueue: Enqueue
     baseline: str = ""
@@ -74,7 +75,6 @@ class Timer:
     """Measures on one stream of one device; ``clocks`` is None where NVML does not tell."""
 
     def __init__(self, device: Device, stream: Stream, clocks: Clocks | None) -> None:
-        self._device = device
         self._stream = stream
         self._clocks = clocks
         options = EventOptions(timing_enabled=True)
@@ -84,9 +84,11 @@ class Timer:
         """Return the samples of each side."""
         if not calls:
             return {}
-        self._warm_up(calls.values(), timing.warmup_ms)
-        prepare = self._cold if timing.flush_l2 else self._hot
-        sides = {name: prepare(call) for name, call in calls.items()}
+        for call in calls.values():  # this also loads its code, which no graph does
+            call.enqueue(self._stream, 0)
+        self._stream.sync()
+        sides = {name: self._side(call, timing.copies) for name, call in calls.items()}
+        self._warm_up(sides.values(), timing.warmup_ms)
         for index in range(timing.samples):
             for side in list(sides.values())[:: 1 if index % 2 == 0 else -1]:
                 side.lead()
@@ -94,19 +96,19 @@ class Timer:
                 side.milliseconds.append(milliseconds / side.calls)
         return {name: side.samples() for name, side in sides.items()}
 
-    def _warm_up(self, calls: Iterable[Call], milliseconds: float) -> None:
-        """Run all sides in turn for so long, and each at least once: that loads its code, too."""
+    def _warm_up(self, sides: Iterable[_Side], milliseconds: float) -> None:
+        """Replay all sides in turn for so long, one replay ahead of the device, so that it never idles."""
         end = time.perf_counter() + milliseconds / 1000
-        warm = False
-        while not warm:
-            for call in calls:
-                call.enqueue(self._stream)
-                self._stream.sync()
-            warm = time.perf_counter() >= end
+        while time.perf_counter() < end:
+            for side in sides:
+                side.body()
+                self._end.sync()  # the one before
+                self._stream.record(self._end)
+        self._stream.sync()
 
-    def _hot(self, call: Call) -> _Side:
-        """Capture as many calls as it takes to reach TARGET_MS."""
-        calls = 1
+    def _side(self, call: Call, copies: int) -> _Side:
+        """Capture as many calls as it takes to reach TARGET_MS and to work on every copy."""
+        calls = min(copies, MAX_CALLS)
         while True:
             graph = self._capture(call, calls)
             replay = partial(graph.launch, self._stream)
@@ -115,20 +117,13 @@ class Timer:
             if milliseconds >= TARGET_MS or calls == MAX_CALLS:
                 lead = replay if milliseconds < LEAD_MS else _nothing
                 return _Side(calls, lead, replay, call.baseline)
-            wanted = math.ceil(1.5 * calls * TARGET_MS / milliseconds)
-            calls = min(MAX_CALLS, max(calls + 1, wanted))
-
-    def _cold(self, call: Call) -> _Side:
-        """Time each call alone, behind a fill that leaves nothing of its inputs in the L2."""
-        nbytes = max(FLUSH_BYTES, 2 * self._device.properties.l2_cache_size)
-        scratch = self._device.allocate(nbytes, stream=self._stream)
-        flush = partial(scratch.fill, 0, stream=self._stream)
-        return _Side(1, flush, partial(call.enqueue, self._stream), call.baseline)
+            wanted = math.ceil(1.5 * calls * TARGET_MS / milliseconds / copies) * copies
+            calls = min(MAX_CALLS, max(calls + copies, wanted))
 
     def _capture(self, call: Call, calls: int) -> Graph:
         builder = self._stream.create_graph_builder().begin_building()
-        for _ in range(calls):
-            call.enqueue(builder)
+        for turn in range(calls):
+            call.enqueue(builder, turn)
         return builder.end_building().complete()
 
     def _elapsed(self, body: Callable[[], None], readings: list[Reading] | None = None) -> float:

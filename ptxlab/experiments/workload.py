@@ -19,13 +19,12 @@ from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.registry import find_probe, find_stage
 from ptxlab.experiments.runner import kernel_report, probe_job, unit_of
 from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.experiments.values import value_of
 
 KINDS = ("probe", "gemm")
 
 PROFILED_SIZES: dict[str, Value] = {"m": 1024, "n": 1024, "k": 1024}
 """Sizes of a GEMM unless others are given: blocks for every multiprocessor, and quick to replay."""
-
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @dataclass(frozen=True)
@@ -79,25 +78,10 @@ def values_of(experiment: Experiment, texts: Sequence[str], sizes: Mapping[str, 
 
     """
     if isinstance(experiment, GemmStage):
-        return PROFILED_SIZES | dict(_value(experiment, text) for text in texts) | dict(sizes)
+        return PROFILED_SIZES | dict(value_of(experiment, text, "--option") for text in texts) | dict(sizes)
     if sizes:
         raise UsageError("-m, -n and -k belong to gemm:STAGE", "ptxlab profile gemm:STAGE -m 512")
-    return dict(_value(experiment, text) for text in texts)
-
-
-def _value(experiment: Experiment, text: str) -> tuple[str, Value]:
-    name, equals, value = text.partition("=")
-    name, options = name.replace("-", "_"), experiment.options()
-    if name not in options:
-        raise unknown_name(f"option of {experiment.name}", name, options)
-    default = options[name].default
-    try:
-        if isinstance(default, bool):
-            return name, _BOOLEANS[value.lower() if equals else "true"]
-        return name, int(value) if isinstance(default, int) else value
-    except (KeyError, ValueError):
-        legal = "true, false" if isinstance(default, bool) else "a whole number"
-        raise UsageError(f"--option {text}: '{value}' is no value of {name}; legal: {legal}") from None
+    return dict(value_of(experiment, text, "--option") for text in texts)
 
 
 def workload_of(experiment: Experiment, case: Case) -> Workload:
@@ -134,7 +118,7 @@ def _stage(stage: GemmStage, case: Case) -> Workload:
     job = Job(
         modules=check.modules(case.arch) | {MODULE: build.cubin},
         buffers=(*check.inputs(), Buffer("c", problem.c.nbytes)),
-        steps=(*check.fills(), stage.launch(case)),
+        steps=(*check.fills(), *check.refills("c"), stage.launch(case)),
     )
     static = kernel_report(build, kernel)
     modelled: dict[str, Any] = {"demands": stage.demands(case)}

@@ -21,7 +21,7 @@ from ptxlab.device.checks import (
     same_bits,
 )
 from ptxlab.device.clocks import throttle_text
-from ptxlab.device.cublas import LEGAL, Library, column_major, prepare
+from ptxlab.device.cublas import LEGAL, Library, Places, column_major, prepare
 from ptxlab.device.job import CublasGemm, Dim3, Launch, MapArgument, Scalar
 from ptxlab.errors import ToolError, UsageError
 from ptxlab.isa.tensor_map import TensorMap
@@ -229,16 +229,16 @@ class Recorder:
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
-        self.runs: list[tuple[int, int, int]] = []
+        self.runs: list[Places] = []
 
-    def gemm(self, gemm: CublasGemm, a: int, b: int, c: int) -> Any:
+    def gemm(self, gemm: CublasGemm, places: Places) -> Any:
         """Return a call that notes the addresses."""
         del gemm
 
         def enqueue() -> None:
             if self.fails:
                 raise ArithmeticError("status 15\nmore of it")
-            self.runs.append((a, b, c))
+            self.runs.append(places)
 
         return enqueue
 
@@ -250,17 +250,19 @@ def gemm(types: tuple[str, str, str]) -> CublasGemm:
 
 @pytest.mark.parametrize("types", sorted(LEGAL))
 def test_a_legal_product_is_tried_once_before_it_is_timed(types: tuple[str, str, str]) -> None:
-    """What cannot be computed shows in the trial, not in the middle of a graph."""
-    library = Recorder()
-    enqueue = prepare(library, gemm(types), (1, 2, 3))
-    assert callable(enqueue)
-    assert library.runs == [(1, 2, 3)]
+    """What cannot be computed shows in the trial, not in the middle of a graph. The copies take turns."""
+    library, places = Recorder(), [Places(1, 2, 3), Places(4, 5, 6)]
+    enqueues = prepare(library, gemm(types), places)
+    assert not isinstance(enqueues, str)
+    assert library.runs == places[:1]
+    enqueues[1]()
+    assert library.runs == places
 
 
 def test_a_product_that_cublas_does_not_have_is_a_sentence() -> None:
     """It names the legal ones, and nothing runs."""
     library: Library = Recorder()
-    note = prepare(library, gemm(("bf16", "f16", "f16")), (1, 2, 3))
+    note = prepare(library, gemm(("bf16", "f16", "f16")), [Places(1, 2, 3)])
     assert note == (
         "cuBLAS has no bf16/f16/f16 (operands/sums/result); legal: "
         "bf16/f32/bf16, bf16/f32/f32, f16/f16/f16, f16/f32/f16, f16/f32/f32"
@@ -269,7 +271,7 @@ def test_a_product_that_cublas_does_not_have_is_a_sentence() -> None:
 
 def test_a_library_that_fails_is_a_sentence() -> None:
     """Its own first line."""
-    note = prepare(Recorder(fails=True), gemm(("f16", "f32", "f32")), (1, 2, 3))
+    note = prepare(Recorder(fails=True), gemm(("f16", "f32", "f32")), [Places(1, 2, 3)])
     assert note == "cuBLAS 1.2.3 (recorder): status 15"
 
 

@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from gemm_jobs import problem
+from gemm_jobs import rounded
 from numpy.typing import NDArray
 
-from ptxlab.device.job import DeviceInfo, Job, JobResult, Samples, Timing
+from ptxlab.device.job import CublasGemm, DeviceInfo, Job, JobResult, Launch, Samples, Step, Timing
 from ptxlab.errors import DeviceError
-from ptxlab.experiments.gemm.bound import bound
-from ptxlab.experiments.gemm.check import ELEMENT, LISTED, SUMMARY
+from ptxlab.experiments.gemm import Problem
+from ptxlab.experiments.gemm.check import ELEMENT, LISTED, SUMMARY, Check
+from ptxlab.experiments.gemm.measure import Method
 from ptxlab.experiments.gemm.reference import (
-    INTEGER_INITS,
     Comparison,
     Element,
     compare,
     fill,
-    rounded,
     sums,
 )
 from ptxlab.experiments.gemm.run import Request
+from ptxlab.experiments.gemm.stage import MODULE
 
 H200 = DeviceInfo("NVIDIA H200", "sm_90a", 132, 50 << 20, 232448, 141 << 30, "580.159", "13.0")
 STAGE_MS, LIBRARY_MS = 2.0, 0.5
@@ -47,43 +47,72 @@ class StandIn:
     damaged: list[str] = field(default_factory=list)
     fault: DeviceError | None = None
     timeout: float = 20.0
+    clock: int = 1830
     timeouts: list[float | None] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
 
     def close(self) -> None:
         """Nothing to end."""
 
     def run(self, job: Job, *, timeout: float | None = None) -> JobResult:
-        """Return what the check would find, and times of 2 ms and 0.5 ms."""
+        """Return what the check would find, and times of 2 ms (less for each further point) and 0.5 ms."""
         self.timeouts.append(timeout)
+        self.jobs.append(job)
         if self.fault:
             raise self.fault
-        (timing,) = (step for step in job.steps if isinstance(step, Timing))
+        problem = self._problem(job)
+        results = [buffer.name for buffer in job.buffers if f"{buffer.name}.summaries" in _names(job)]
         arrays: dict[str, NDArray[np.uint8]] = {}
-        for side, name in zip(("stage", "cublas"), ("c", "c.cublas"), strict=True):
-            if side in dict(timing.sides):
-                arrays |= self._result(name, self.change if side == "stage" else None)
+        for name in results:
+            arrays |= self._result(problem, name, self.change if name == "c" else None)
         arrays["infinite_inputs"] = np.zeros(1, np.uint64).view(np.uint8)
-        samples = {"stage": _samples(STAGE_MS)}
-        if "cublas" in dict(timing.sides):
-            absent = Samples([], [], [], [], 0, note="cuBLAS is not installed")
-            samples["cublas"] = _samples(LIBRARY_MS, "cuBLAS 13.1") if self.library else absent
-        return JobResult(arrays, self.damaged, {timing.name: samples})
+        timings = {step.name: self._timed(step) for step in job.steps if isinstance(step, Timing)}
+        return JobResult(arrays, self.damaged, timings)
 
-    def _result(self, name: str, change: tuple[int, int, float] | None) -> dict[str, NDArray[np.uint8]]:
-        options: dict[str, Any] = dict(self.request.options)
-        p = problem(**options)
+    def _timed(self, timing: Timing) -> dict[str, Samples]:
+        samples = {}
+        for name, call in timing.sides:
+            if isinstance(call, CublasGemm):
+                absent = Samples([], [], [], [], 0, note="cuBLAS is not installed")
+                samples[name] = _samples(LIBRARY_MS, "cuBLAS 13.1") if self.library else absent
+            else:
+                index = int(name.split()[1]) if name != "self" else 0
+                samples[name] = _samples(STAGE_MS * (1 - 0.1 * index), clock=self.clock)
+        return samples
+
+    def _problem(self, job: Job) -> Problem:
+        """Return the problem: sizes from a launch of the stage, types from the request."""
+        steps = [call for step in job.steps for call in _calls(step)]
+        launch = next(each for each in steps if isinstance(each, Launch) and each.module == MODULE)
+        m, n, k, alpha, beta = (each.item() for each in launch.arguments[3:])  # type: ignore[union-attr]
+        types = {name: self.request.options[name] for name in ("dtype", "acc", "out", "layout")}
+        return Problem(m, n, k, **types, alpha=alpha, beta=beta)  # type: ignore[arg-type]
+
+    def _result(
+        self, p: Problem, name: str, change: tuple[int, int, float] | None
+    ) -> dict[str, NDArray[np.uint8]]:
         init = self.request.init
-        total = sums(fill(p, init, 0, is_b=False), fill(p, init, 0, is_b=True))
-        c = rounded(rounded(total.reference, p.acc), p.out)
+        total = sums(fill(p, init, 0, "a"), fill(p, init, 0, "b"))
+        before = fill(p, init, 0, "c")
+        c = rounded(total.reference, p.acc) * p.alpha + p.beta * before
+        c = rounded(rounded(c, "f32"), p.out)
         if change:
             c[change[0], change[1]] += change[2]
-        limit = bound(p.k, p.acc, integers=init in INTEGER_INITS)
-        return _packed(name, compare(p, total, c, limit))
+        limit = Check(p, init, 0).bound
+        return _packed(name, compare(p, total, c, limit, before))
 
 
-def _samples(milliseconds: float, baseline: str = "") -> Samples:
+def _names(job: Job) -> set[str]:
+    return {buffer.name for buffer in job.buffers}
+
+
+def _calls(step: Step) -> tuple[Launch | CublasGemm, ...]:
+    return tuple(call for _, call in step.sides) if isinstance(step, Timing) else (step,)
+
+
+def _samples(milliseconds: float, baseline: str = "", clock: int = 1830) -> Samples:
     times = [milliseconds * (1 + 1e-5 * (i % 3)) for i in range(20)]
-    return Samples(times, [1830] * 20, [500.0] * 20, [""] * 20, 1, baseline)
+    return Samples(times, [clock] * 20, [500.0] * 20, [""] * 20, 1, baseline)
 
 
 def _packed(name: str, found: Comparison) -> dict[str, NDArray[np.uint8]]:
@@ -106,6 +135,8 @@ def _tuple(each: Element) -> tuple[float, ...]:
 
 
 def request(m: int, n: int, k: int, init: str = "normal", **more: Any) -> Request:
-    """Return the request for wmma-naive with f16 out, f32 sums, tn."""
+    """Return the request for wmma-naive with f16 out, f32 sums, tn; ``method`` holds what differs there."""
     options = {"m": m, "n": n, "k": k, "dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"}
-    return Request(stage=more.pop("stage", "wmma-naive"), options=options, init=init, **more)
+    options |= more.pop("options", {})
+    method = Method(**more.pop("method", {}))
+    return Request(stage=more.pop("stage", "wmma-naive"), options=options, init=init, method=method, **more)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gemm_jobs import copied_kernels
 
 from ptxlab import assets
 from ptxlab.experiments import runner
@@ -108,8 +109,8 @@ def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
         (("--stage", "wmma-naive", "-k", "-3"), "-k -3 is no size; legal: 1 to"),
         (("--stage", "wmma-naive", "-n", "4k"), "-n"),
         (("--stage", "wmma-naive", "--layout", "row"), "legal: nn, nt, tn, tt"),
-        (("--stage", "wmma-naive", "--out", "f64"), "legal: f16, f32"),
-        (("--ladder", "--out", "f64"), "legal: f16, f32"),
+        (("--stage", "wmma-naive", "--out", "f64"), "legal: f16, bf16, f32"),
+        (("--ladder", "--out", "f64"), "legal: f16, bf16, f32"),
         (("--stage", "wmma-naive", "--init", "random"), "random"),
         (("--stage", "wmma-naive", "--arch", "sm_91"), "unknown architecture 'sm_91'"),
         (("--stage", "wmma-naive", "--seed", "-1"), "--seed"),
@@ -143,9 +144,9 @@ def test_a_chip_that_is_too_old_is_exit_3(without_gpu: Run) -> None:
 @pytest.fixture
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the kernels that a test may damage."""
-    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
-    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
-    return tmp_path / "kernels"
+    folder = copied_kernels(tmp_path)
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
+    return folder
 
 
 def lose(name: str) -> Damage:

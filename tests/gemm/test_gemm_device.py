@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_jobs import INITS, LAYOUTS, TAILS, check_job, loaded, problem, stage_job, stored
+from gemm_jobs import INITS, LAYOUTS, TAILS, check_job, loaded, problem, rounded, stage_job, stored
 from numpy.typing import NDArray
 
 from ptxlab.device.client import Worker, wrapped_command
 from ptxlab.errors import MissingError
+from ptxlab.experiments.gemm import Problem
 from ptxlab.experiments.gemm.bound import bound
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.reference import (
@@ -23,7 +24,6 @@ from ptxlab.experiments.gemm.reference import (
     Sums,
     compare,
     fill,
-    rounded,
     sums,
 )
 from ptxlab.experiments.registry import find_stage, stage_entries
@@ -54,7 +54,7 @@ def test_fills_are_those_of_numpy(worker: Worker, arch: str, init: str, layout: 
     p = problem(65, 130, 33, layout=layout)
     result = worker.run(check_job(Check(p, init, 7), arch, np.zeros(p.m * p.n, np.float16)))
     for name, matrix in (("a", p.a), ("b", p.b)):
-        logical = fill(p, init, 7, is_b=name == "b")
+        logical = fill(p, init, 7, name)
         expected = stored(logical, by_columns=matrix.by_columns, dtype="f16")
         found, wanted = result.arrays[name].view(np.uint16), expected.view(np.uint16)
         apart = np.abs(found.astype(int) - wanted.astype(int))
@@ -131,19 +131,38 @@ def test_one_element_four_ulp_off_is_found(worker: Worker, arch: str, k: int) ->
 def test_a_stage_is_exact_on_integers(
     worker: Worker, arch: str, name: str, shape: tuple[int, int, int]
 ) -> None:
-    """Every type and layout over tails: the check says so, numpy says so, and the canaries live."""
+    """Every variant over tails: the check says so, numpy says so, and the canaries live."""
     stage = find_stage(name)
     m, n, k = shape
     for variant in stage.variants(arch):
-        types = {key: variant.params[key] for key in ("dtype", "acc", "out", "layout")}
-        case = stage.case(arch, m=m, n=n, k=k, **types)
+        case = stage.case(arch, **variant.params | {"m": m, "n": n, "k": k})
         result = worker.run(stage_job(stage, case, "ints"))
-        p = problem(m, n, k, **types)
+        p = Problem.of(case)
         found = Check(p, "ints", 0).read(result.arrays, "c")
         assert (found.verified, found.wrong, found.max_error) == (m * n, 0, 0), case.key
-        product = fill(p, "ints", 0, is_b=False) @ fill(p, "ints", 0, is_b=True)
-        assert np.array_equal(result.arrays["c"], stored(product, by_columns=False, dtype=p.out))
+        product = fill(p, "ints", 0, "a") @ fill(p, "ints", 0, "b")
+        assert np.array_equal(
+            result.arrays["c"], stored(rounded(product, p.out), by_columns=False, dtype=p.out)
+        )
         assert result.damaged_canaries == []
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize(("alpha", "beta"), [(2.0, -1.0), (0.5, 0.25), (0.0, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
+def test_a_stage_scales_and_adds(
+    worker: Worker, arch: str, name: str, alpha: float, beta: float, out: str
+) -> None:
+    """Exact on integers whose scaled sums are; C is read where beta is not zero, and only there."""
+    stage = find_stage(name)
+    case = stage.case(arch, m=85, n=70, k=33, out=out, alpha=alpha, beta=beta)
+    result = worker.run(stage_job(stage, case, "ints"))
+    p = Problem.of(case)
+    found = Check(p, "ints", 0).read(result.arrays, "c")
+    assert (found.verified, found.wrong) == (85 * 70, 0)
+    a, b, c = (fill(p, "ints", 0, which) for which in "abc")
+    expected = rounded(alpha * (a @ b) + beta * c, out)
+    assert np.array_equal(result.arrays["c"], stored(expected, by_columns=False, dtype=out))
 
 
 @pytest.mark.parametrize("name", STAGES)
@@ -151,8 +170,10 @@ def test_a_stage_is_exact_on_integers(
 def test_a_stage_is_within_the_bound_and_always_the_same(
     worker: Worker, arch: str, name: str, acc: str
 ) -> None:
-    """Random normal inputs: within the bound, and the same bits on twenty runs."""
+    """Random normal inputs: within the bound, and the same bits on a hundred runs."""
     stage = find_stage(name)
+    if acc not in stage.options()["acc"].choices:
+        pytest.skip(f"{name} does not accumulate in {acc}")
     case = stage.case(arch, m=257, n=129, k=1000, acc=acc, out="f32")
     job = stage_job(stage, case, "normal")
     first = worker.run(job).arrays
@@ -160,7 +181,7 @@ def test_a_stage_is_within_the_bound_and_always_the_same(
     assert (found.verified, found.wrong) == (257 * 129, 0)
     assert found.max_error is not None
     assert found.max_error > 0
-    for _ in range(19):
+    for _ in range(99):
         assert np.array_equal(worker.run(job).arrays["c"], first["c"])
 
 
@@ -203,8 +224,9 @@ def test_compute_sanitizer_is_silent(arch: str, tool: str, tmp_path: Path) -> No
     shapes = ((33, 17, 40), (64, 64, 64))
     stages = [find_stage(name) for name in STAGES]
     jobs = [
-        stage_job(stage, stage.case(arch, m=m, n=n, k=k, layout="nt"))
+        stage_job(stage, stage.case(arch, m=m, n=n, k=k, layout=layout))
         for stage in stages
+        for layout in stage.options()["layout"].choices
         for m, n, k in shapes
     ]
     files = tmp_path / "jobs", tmp_path / "results"
@@ -227,7 +249,7 @@ def test_compute_sanitizer_is_silent(arch: str, tool: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", STAGES)
 def test_the_command_measures(run_cli: Callable[..., Any], name: str) -> None:
     """The row has what scripts rely on, and its numbers agree with each other."""
-    sizes = ("-m", "512", "-n", "384", "-k", "256")
+    sizes = ("-m", "512", "-n", "384", "-k", "256", "--warmup", "0.2")
     done = run_cli("gemm", "--stage", name, *sizes, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)

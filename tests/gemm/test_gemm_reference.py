@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from gemm_jobs import INITS, problem
+from gemm_jobs import INITS, NUMPY, problem, rounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from ptxlab.experiments.gemm import TYPES, Problem
 from ptxlab.experiments.gemm.bound import Bound, bound
 from ptxlab.experiments.gemm.reference import (
     INTEGER_INITS,
+    MATRICES,
     Comparison,
     compare,
     fill,
     random_bits,
-    rounded,
     stream,
     sums,
 )
+from ptxlab.isa.numbers import decode
 
 Array = NDArray[np.float64]
 
@@ -32,7 +36,7 @@ def checked(
 ) -> tuple[Array, Comparison]:
     """Return the rounded reference of a problem, and the check of it plus ``change``."""
     p = problem(m, n, k, **types)
-    total = sums(fill(p, init, 1, is_b=False), fill(p, init, 1, is_b=True))
+    total = sums(fill(p, init, 1, "a"), fill(p, init, 1, "b"))
     right = rounded(rounded(total.reference, p.acc), p.out)
     limit = bound(k, p.acc, integers=init in INTEGER_INITS)
     return right, compare(p, total, right if change is None else right + change, limit)
@@ -52,15 +56,15 @@ def test_random_bits_are_splitmix64() -> None:
 
 
 def test_streams_of_seeds_and_operands_are_apart() -> None:
-    """A and B of the first hundred seeds are two hundred streams."""
-    assert len({stream(seed, is_b=b) for seed in range(100) for b in (False, True)}) == 200
+    """A, B, and of what C holds before, of the first hundred seeds are three hundred streams."""
+    assert len({stream(seed, which) for seed in range(100) for which in MATRICES}) == 300
 
 
 @pytest.mark.parametrize("init", INITS)
 def test_fills_do_not_depend_on_the_layout(init: str) -> None:
     """The logical matrices are the same in all four layouts."""
-    for is_b in (False, True):
-        fills = [fill(problem(5, 7, 3, layout=each), init, 1, is_b=is_b) for each in ("nn", "tt")]
+    for which in ("a", "b"):
+        fills = [fill(problem(5, 7, 3, layout=each), init, 1, which) for each in ("nn", "tt")]
         assert np.array_equal(*fills)
 
 
@@ -68,13 +72,13 @@ def test_seq_is_the_index() -> None:
     """A[i] = i / 256 and B[i] = (i + 1.25) / 128 over logical row-major indices, rounded to f16."""
     p = problem(3, 5, 4)
     for i, j in ((0, 0), (1, 2), (2, 3)):
-        assert fill(p, "seq", 0, is_b=False)[i, j] == np.float16((4 * i + j) / 256)
-        assert fill(p, "seq", 0, is_b=True)[i, j] == np.float16((5 * i + j + 1.25) / 128)
+        assert fill(p, "seq", 0, "a")[i, j] == np.float16((4 * i + j) / 256)
+        assert fill(p, "seq", 0, "b")[i, j] == np.float16((5 * i + j + 1.25) / 128)
 
 
 def test_ints_are_small_and_use_their_range() -> None:
     """-2 to 2, each of them about a fifth of the time."""
-    values = fill(problem(200, 1, 200), "ints", 3, is_b=False)
+    values = fill(problem(200, 1, 200), "ints", 3, "a")
     numbers, counts = np.unique(values, return_counts=True)
     assert numbers.tolist() == [-2, -1, 0, 1, 2]
     assert np.abs(counts / values.size - 0.2).max() <= 6 * math.sqrt(0.2 * 0.8 / values.size)
@@ -82,7 +86,7 @@ def test_ints_are_small_and_use_their_range() -> None:
 
 def test_normal_values_are_normal() -> None:
     """Mean, deviation and the share beyond two deviations, each within six standard errors."""
-    values = fill(problem(300, 1, 300), "normal", 2, is_b=False)
+    values = fill(problem(300, 1, 300), "normal", 2, "a")
     share, count = 0.0455002638964, values.size
     assert abs(values.mean()) <= 6 / math.sqrt(count)
     assert abs(values.std() - 1) <= 6 / math.sqrt(2 * count)
@@ -94,7 +98,7 @@ def test_normal_values_are_normal() -> None:
 def test_sums_are_the_exact_ones(seed: int) -> None:
     """The float64 reference against rational arithmetic: its own error is far below the bound."""
     p = problem(2, 2, 40)
-    a, b = (fill(p, "normal", seed, is_b=is_b) for is_b in (False, True))
+    a, b = (fill(p, "normal", seed, which) for which in ("a", "b"))
     total = sums(a, b)
     exact = sum(Fraction(float(x)) * Fraction(float(y)) for x, y in zip(a[1], b[:, 0], strict=True))
     magnitude = sum(abs(Fraction(float(x) * float(y))) for x, y in zip(a[1], b[:, 0], strict=True))
@@ -213,7 +217,7 @@ def test_a_transposed_operand_fails() -> None:
     """Inputs are distinguishable: B read in the wrong order leaves hardly an element right."""
     p = problem(16, 16, 16)
     for init in ("normal", "ints", "seq"):
-        a, b = (fill(p, init, 1, is_b=is_b) for is_b in (False, True))
+        a, b = (fill(p, init, 1, which) for which in ("a", "b"))
         limit = bound(16, "f32", integers=init in INTEGER_INITS)
         found = compare(p, sums(a, b), rounded(a @ b.T, "f16"), limit)
         assert found.wrong >= 128
@@ -246,7 +250,7 @@ def _cut(values: Array) -> Array:
 def test_the_bound_holds_for_a_simulated_tensor_core(group: int, acc: str, init: str) -> None:
     """And its error is not nothing: truncation shows in f32 outputs, so the bound is put to the test."""
     p = problem(24, 24, 512 if init != "seq" else 48, acc=acc, out="f32")
-    a, b = (fill(p, init, 4, is_b=is_b) for is_b in (False, True))
+    a, b = (fill(p, init, 4, which) for which in ("a", "b"))
     total = sums(a, b)
     c = rounded(simulated(a, b, group, acc), "f32")
     limit = bound(p.k, acc, integers=init in INTEGER_INITS)
@@ -262,3 +266,84 @@ def test_bounds_grow_with_depth_and_with_the_accumulator() -> None:
     assert depths == sorted(depths)
     assert bound(64, "f16", integers=False).unit > 100 * bound(64, "f32", integers=False).unit
     assert math.isfinite(bound(2**31 - 128, "f16", integers=False).unit)
+
+
+@given(values=st.lists(st.floats(allow_nan=False, width=64), min_size=1, max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_types_round_as_numpy_does(values: list[float]) -> None:
+    """To the nearest, ties to even, too large to infinity; the spacing is numpy's, too."""
+    exact = np.array(values)
+    for dtype, kind in NUMPY.items():
+        with np.errstate(over="ignore"):
+            expected = exact.astype(kind)
+        assert np.array_equal(rounded(exact, dtype), expected.astype(np.float64))
+        finite = expected[np.isfinite(expected) & (np.abs(expected) < TYPES[dtype].largest)]
+        spacing = TYPES[dtype].spacing(finite.astype(np.float64))
+        assert np.array_equal(spacing, np.spacing(np.abs(finite)).astype(np.float64))
+
+
+def test_bf16_rounds_to_the_nearest_of_its_numbers() -> None:
+    """Each number itself, a little beside it, and the middle between two, whose even neighbour is taken."""
+    numbers = decode(np.arange(0, 0x7F80, dtype=np.uint64), "bf16").astype(np.float64)
+    assert np.array_equal(rounded(numbers, "bf16"), numbers)
+    middles = (numbers[:-1] + numbers[1:]) / 2
+    assert np.array_equal(
+        rounded(middles, "bf16"), np.where(np.arange(len(middles)) % 2, numbers[1:], numbers[:-1])
+    )
+    assert np.array_equal(rounded(middles * (1 + 2.0**-40), "bf16")[1:], numbers[2:])
+    assert np.isinf(rounded(np.array([2.0**128]), "bf16")).all()
+    assert np.isnan(rounded(np.array([np.nan]), "bf16")).all()
+
+
+def scaled(p: Problem, init: str, scale: Callable[[Array, Array], Array], change: float = 0.0) -> Comparison:
+    """Return the check of what ``scale`` makes of the exact sums and of what C held, in the output type."""
+    total = sums(fill(p, init, 2, "a"), fill(p, init, 2, "b"))
+    before = fill(p, init, 2, "c")
+    c = rounded(scale(rounded(total.reference, p.acc), before), p.out)
+    c[2, 3] += change
+    limit = bound(p.k, p.acc, integers=init in INTEGER_INITS, alpha=p.alpha, beta=p.beta)
+    return compare(p, total, c, limit, before)
+
+
+@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("init", ["normal", "ints", "seq"])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (-2.0, 0.5), (0.1, 0.0), (0.0, 1.0), (0.3, -0.7)])
+def test_scaling_is_permitted_in_any_order(out: str, init: str, alpha: float, beta: float) -> None:
+    """Two products and a sum, each rounded, or one product fused into the sum: all are right."""
+    p = problem(7, 9, 24, out=out)
+    p = replace(p, alpha=float(np.float32(alpha)), beta=float(np.float32(beta)))
+    ways = (
+        lambda s, c: rounded(rounded(p.alpha * s, "f32") + rounded(p.beta * c, "f32"), "f32"),
+        lambda s, c: rounded(p.alpha * s + rounded(p.beta * c, "f32"), "f32"),
+        lambda s, c: rounded(rounded(p.alpha * s, "f32") + p.beta * c, "f32"),
+    )
+    for way in ways:
+        found = scaled(p, init, way)
+        assert (found.verified, found.wrong) == (63, 0)
+
+
+@pytest.mark.parametrize("beta", [1.0, -1.0])
+def test_what_c_held_must_be_added_once(beta: float) -> None:
+    """Leaving it out, adding it twice or with the other sign is wrong; so is one step of a whole number."""
+    p = replace(problem(7, 9, 24, out="f32"), beta=beta)
+    for times in (0.0, 2.0, -1.0):
+        found = scaled(p, "normal", lambda s, c, times=times: s + times * beta * c)  # type: ignore[misc]
+        assert found.wrong > 50
+    exact = scaled(p, "ints", lambda s, c: s + beta * c)
+    assert (exact.verified, exact.max_error) == (63, 0)
+    assert scaled(p, "ints", lambda s, c: s + beta * c, change=2.0**-10).wrong == 1
+
+
+def test_poison_is_not_multiplied_by_zero() -> None:
+    """With beta zero what C held is not looked at, and a result that did is NaN: wrong."""
+    p = problem(7, 9, 24)
+    assert scaled(p, "normal", lambda s, c: s + np.nan * c).wrong == 63
+
+
+def test_an_infinite_sum_times_zero_proves_nothing() -> None:
+    """Sums that overflow f16, scaled by zero, may be NaN or zero: counted as overflow, not as right."""
+    p = replace(problem(1, 1, 2, acc="f16"), alpha=0.0)
+    total = sums(np.full((1, 2), 60000.0), np.full((2, 1), 60000.0))
+    for value in (0.0, np.nan):
+        found = compare(p, total, np.full((1, 1), value), bound(2, "f16", integers=False, alpha=0.0))
+        assert (found.overflow, found.verified, found.wrong) == (1, 0, 0)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_jobs import problem
-from gemm_stand_in import H200, STAGE_MS, StandIn, request
+from gemm_jobs import copied_kernels, problem
+from gemm_stand_in import STAGE_MS, request
 
 from ptxlab import assets
 from ptxlab.device.job import Launch
@@ -19,26 +19,12 @@ from ptxlab.experiments import recording
 from ptxlab.experiments.gemm import run
 from ptxlab.experiments.gemm.catalogue import list_record, recorded
 from ptxlab.experiments.gemm.check import PANEL_MACS, Check
-from ptxlab.experiments.gemm.measure import Trial
-from ptxlab.experiments.gemm.run import Request, run_gemm
-from ptxlab.experiments.record import Record
+from ptxlab.experiments.gemm.measure import Method, Trial
+from ptxlab.experiments.gemm.run import run_gemm
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.runner import Lab
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
-
-
-@pytest.fixture
-def gemm(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that runs a request on a stand-in."""
-
-    def runs(request: Request, **how: Any) -> tuple[Record, StandIn]:
-        stand_in = StandIn(request, **how)
-        lab = Lab("sm_90a", stand_in, H200, "")  # type: ignore[arg-type]
-        monkeypatch.setattr(run, "open_lab", lambda *_: lab)
-        return run_gemm(request, lambda *_: None), stand_in
-
-    return runs
 
 
 def test_a_right_result_is_a_row_that_scripts_can_read(gemm: Any) -> None:
@@ -124,7 +110,7 @@ def test_inputs_that_are_not_random_are_labelled(gemm: Any, init: str, notes: in
 def test_without_cublas_there_is_no_percent(gemm: Any) -> None:
     """Null, with the reason; the stage is timed all the same."""
     for how, vs in (({"library": False}, "cublas"), ({}, "none")):
-        record, _ = gemm(request(16, 16, 16, versus=vs), **how)
+        record, _ = gemm(request(16, 16, 16, method={"versus": vs}), **how)
         (row,) = record.result["stages"]
         assert row["percent_of_cublas"] is row["baseline"] is row["verdict"] is row["cublas"] is None
         assert row["baseline_note"]
@@ -158,11 +144,12 @@ def test_the_time_limit_grows_with_the_work() -> None:
     assert len(panels) == 16384**3 // PANEL_MACS
     assert all(isinstance(each, Launch) for each in panels)
     assert sum(each.grid[1] for each in panels) == 16384 // 64
-    firsts = [int(each.arguments[-4]) for each in panels]  # type: ignore[arg-type]
+    firsts = [int(each.arguments[-9]) for each in panels]  # type: ignore[arg-type]
     assert firsts == list(range(0, 256, panels[0].grid[1]))
-    assert 60 <= Trial(stage, case, check, "none").seconds <= 600
+    assert 60 <= Trial(stage, (case,), check, Method(versus="none")).seconds <= 600
     small = Check(problem(64, 64, 64), "normal", 0)
-    assert Trial(stage, stage.case("sm_90a", m=64, n=64, k=64), small, "cublas").seconds < 0.1
+    point = stage.case("sm_90a", m=64, n=64, k=64)
+    assert Trial(stage, (point,), small, Method(warmup_ms=0)).seconds < 0.1
 
 
 def test_the_view_shows_all_of_it(gemm: Any) -> None:
@@ -183,8 +170,8 @@ def test_recordings_are_shown_and_grow_stale(
     gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """--record keeps the row; without a GPU it is shown; a changed kernel makes it stale."""
-    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
-    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
+    folder = copied_kernels(tmp_path)
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
     stage = find_stage("wmma-naive")
     assert stage.folder.is_relative_to(tmp_path)
     shutil.rmtree(stage.recordings, ignore_errors=True)
@@ -240,11 +227,11 @@ def test_without_a_compiler_the_work_is_still_explained(gemm: Any, monkeypatch: 
 
 def test_the_ladder_runs_what_it_can(gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A stage that does not load is skipped with the reason; asked for by name it is an error."""
-    shutil.copytree(assets.kernels_folder(), tmp_path / "kernels")
-    broken = tmp_path / "kernels" / "gemm" / "broken"
+    folder = copied_kernels(tmp_path)
+    broken = folder / "gemm" / "broken"
     broken.mkdir()
     (broken / "stage.py").write_text('"""Does not load."""\n1 / 0\n', encoding="utf-8")
-    monkeypatch.setattr(assets, "kernels_folder", lambda: tmp_path / "kernels")
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
     record, _ = gemm(request(16, 16, 16, stage=None))
     assert [row["stage"] for row in record.result["stages"]] == ["wmma-naive"]
     assert record.skipped[0]["case"] == "broken"

@@ -223,7 +223,7 @@ def test_no_limiter_is_claimed_while_a_rate_is_unknown() -> None:
     told = ("per_second", "milliseconds", "tflops", "at_mhz", "source")
     assert {unknown[name] for name in told} == {None}
     assert said["limiter"] is None
-    sentence = conclude({"stages": [], "explanations": [said]})
+    sentence = conclude({"stages": [], "sweep": None, "explanations": [said]})
     assert "L1 data banks" in sentence
     assert "unknown on this GPU and may be what limits it" in sentence
     assert "the rates that are known permit at most 312.0 TFLOP/s (tensor cores)" in sentence

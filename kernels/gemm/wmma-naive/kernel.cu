@@ -1,4 +1,4 @@
-// wmma-naive: the shortest GEMM that uses the tensor cores. C = A x B, C row-major.
+// wmma-naive: the shortest GEMM that uses the tensor cores. C = alpha A x B + beta C, C row-major.
 //
 // Idea: one warp owns one 16x16 tile of C. It walks along k in steps of 16; each step loads a 16x16 tile
 // of A and one of B straight from global memory into fragments and multiplies them (two HMMA.16816).
@@ -12,8 +12,8 @@
 // What the next rung changes (wmma-tiled): a block of 16 warps brings a 64-wide tile into shared memory
 // once, and each byte then serves four warps.
 //
-// Macros: ACCUMULATE (float, half), OUT (float, half), A_LAYOUT and B_LAYOUT (row_major, col_major: which
-// way the stored matrix is contiguous), KERNEL (the name).
+// Macros: TYPE (half, __nv_bfloat16), ACCUMULATE (float, half), OUT (half, __nv_bfloat16, float), A_LAYOUT
+// and B_LAYOUT (row_major, col_major: which way the stored matrix is contiguous), KERNEL (the name).
 
 #include <mma.h>
 
@@ -31,14 +31,14 @@ constexpr bool by_rows<wmma::row_major> = true;
 // from global memory. Any other one is copied to shared memory first, with zeros outside of the matrix:
 // they add nothing to a product.
 template <typename Use, typename Layout>
-__device__ void load(wmma::fragment<Use, TILE, TILE, TILE, half, Layout>& fragment, const half* matrix,
-                     int rows, int cols, int row, int col, half* staging)
+__device__ void load(wmma::fragment<Use, TILE, TILE, TILE, TYPE, Layout>& fragment, const TYPE* matrix,
+                     int rows, int cols, int row, int col, TYPE* staging)
 {
     const int lines = by_rows<Layout> ? rows : cols;  // a line is what lies contiguous in memory
     const int width = by_rows<Layout> ? cols : rows;
     const int line = by_rows<Layout> ? row : col;
     const int first = by_rows<Layout> ? col : row;
-    const half* corner = matrix + static_cast<size_t>(line) * width + first;
+    const TYPE* corner = matrix + static_cast<size_t>(line) * width + first;
     if (lines - line >= TILE && width - first >= TILE && width % 8 == 0) {
         wmma::load_matrix_sync(fragment, corner, width);
         return;
@@ -47,25 +47,25 @@ __device__ void load(wmma::fragment<Use, TILE, TILE, TILE, half, Layout>& fragme
     for (int i = threadIdx.x; i < TILE * TILE; i += warpSize) {
         const int y = i / TILE, x = i % TILE;
         const bool inside = y < lines - line && x < width - first;
-        staging[i] = inside ? corner[static_cast<size_t>(y) * width + x] : __float2half(0.0f);
+        staging[i] = inside ? corner[static_cast<size_t>(y) * width + x] : TYPE(0.0f);
     }
     __syncwarp();
     wmma::load_matrix_sync(fragment, staging, TILE);
 }
 
 extern "C" __global__ void __launch_bounds__(32)
-KERNEL(const half* a, const half* b, OUT* c, int m, int n, int k)
+KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, float beta)
 {
-    __shared__ __align__(32) half a_tile[TILE * TILE];
-    __shared__ __align__(32) half b_tile[TILE * TILE];
+    __shared__ __align__(32) TYPE a_tile[TILE * TILE];
+    __shared__ __align__(32) TYPE b_tile[TILE * TILE];
     __shared__ __align__(32) ACCUMULATE c_tile[TILE * TILE];
 
     const int tiles_across = (n - 1) / TILE + 1;
     const int row = static_cast<int>(blockIdx.x / tiles_across) * TILE;
     const int col = static_cast<int>(blockIdx.x % tiles_across) * TILE;
 
-    wmma::fragment<wmma::matrix_a, TILE, TILE, TILE, half, wmma::A_LAYOUT> a_fragment;
-    wmma::fragment<wmma::matrix_b, TILE, TILE, TILE, half, wmma::B_LAYOUT> b_fragment;
+    wmma::fragment<wmma::matrix_a, TILE, TILE, TILE, TYPE, wmma::A_LAYOUT> a_fragment;
+    wmma::fragment<wmma::matrix_b, TILE, TILE, TILE, TYPE, wmma::B_LAYOUT> b_fragment;
     wmma::fragment<wmma::accumulator, TILE, TILE, TILE, ACCUMULATE> c_fragment;
     wmma::fill_fragment(c_fragment, ACCUMULATE(0.0f));
 
@@ -76,13 +76,16 @@ KERNEL(const half* a, const half* b, OUT* c, int m, int n, int k)
     }
 
     // Which lane holds which element of a fragment is not documented, so the tile passes through shared
-    // memory: there each lane converts and guards elements that it can name.
+    // memory: there each lane scales, converts and guards elements that it can name.
     wmma::store_matrix_sync(c_tile, c_fragment, TILE, wmma::mem_row_major);
     __syncwarp();
     for (int i = threadIdx.x; i < TILE * TILE; i += warpSize) {
         const int y = i / TILE, x = i % TILE;
         if (y < m - row && x < n - col) {
-            c[static_cast<size_t>(row + y) * n + col + x] = static_cast<OUT>(c_tile[i]);
+            OUT& element = c[static_cast<size_t>(row + y) * n + col + x];
+            float value = alpha * static_cast<float>(c_tile[i]);
+            if (beta != 0.0f) value += beta * static_cast<float>(element);
+            element = static_cast<OUT>(value);
         }
     }
 }

@@ -23,6 +23,12 @@ in f16 a rounding loses up to 2^-24 whatever |S| is: the floor.
 The bound speaks of exact S; the computed one is off by the error so far, which makes the error grow by at
 most 1 / (1 - unit) a step. Assumed: one accumulator per element, k in ascending steps. Subnormal inputs are
 taken as aligned like others. The float64 reference itself is off by at most k 2^-53 P, far below u P.
+
+Scaling: C = alpha * sum + beta * C in float32. With T = alpha * sum and U = beta * C each product loses at
+most u/2 of itself, and the addition u/2 of |T| + |U|, grown by 1 + u/2; whether products are fused into the
+addition or not, that is at most u (1 + u) (|T| + |U|). Each of the three roundings may also meet a subnormal:
+the floor. By alpha = 1 and beta = 0 nothing is rounded. With integer inputs, and D the common denominator of
+alpha and beta (both are binary fractions), T, U and T + U are multiples of 1/D, and exact up to 2^24 / D.
 """
 
 from __future__ import annotations
@@ -44,15 +50,21 @@ class Bound:
         unit: the factor, growth included.
         floor: what an element of any size may be off by.
         exact_limit: elements with P at most this must be the rounded exact sum; negative when none must.
+        scale_unit: what scaling may lose of |T| + |U|.
+        scale_floor: what it may lose of any element.
+        scale_exact_limit: it loses nothing where |alpha| P + |U| is at most this.
 
     """
 
     unit: float
     floor: float
     exact_limit: float
+    scale_unit: float = 0.0
+    scale_floor: float = 0.0
+    scale_exact_limit: float = -1.0
 
 
-def bound(k: int, acc: str, *, integers: bool) -> Bound:
+def bound(k: int, acc: str, *, integers: bool, alpha: float = 1.0, beta: float = 0.0) -> Bound:
     """Return the bound for sums of k products in an accumulator of type ``acc`` ("f32" or "f16").
 
     With integer inputs every partial sum is an integer no larger than P. An f32 accumulator holds it
@@ -62,4 +74,14 @@ def bound(k: int, acc: str, *, integers: bool) -> Bound:
     steps = -(-k // STEP)
     growth = math.exp(min(-steps * math.log1p(-unit), _LARGEST_EXPONENT))
     exact_limit = _EXACT_LIMIT[acc] if integers else -1.0
-    return Bound(unit * growth, floor * steps * growth, exact_limit)
+    return Bound(
+        unit * growth, floor * steps * growth, exact_limit, *_scaling(alpha, beta, integers=integers)
+    )
+
+
+def _scaling(alpha: float, beta: float, *, integers: bool) -> tuple[float, float, float]:
+    """Return unit, floor and exact limit of the scaling."""
+    if (alpha, beta) == (1.0, 0.0):
+        return 0.0, 0.0, -1.0
+    denominator = max(each.as_integer_ratio()[1] for each in (alpha, beta))  # powers of two
+    return 2.0**-23 * (1 + 2.0**-23), 3 * 2.0**-150, 2.0**24 / denominator if integers else -1.0

@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from ptxlab.assets import include_folder, kernels_folder
 from ptxlab.device.job import Buffer, JobResult, Launch
 from ptxlab.experiments.base import Macros
-from ptxlab.experiments.gemm.bound import bound
+from ptxlab.experiments.gemm.bound import Bound, bound
 from ptxlab.experiments.gemm.problem import TYPES, Matrix, Problem
-from ptxlab.experiments.gemm.reference import INTEGER_INITS, Comparison, Element, stream
+from ptxlab.experiments.gemm.reference import INTEGER_INITS, MATRICES, Comparison, Element, stream
 from ptxlab.experiments.unit import unit_source
 from ptxlab.toolchain.build import build_cuda
 
-FILL, COMPARE = "fill", "compare"
-"""Cubins in a job, and the names of their kernels."""
+FILL, FILL_OUT, COMPARE = "fill", "fill_out", "compare"
+"""Cubins in a job: fills of A and B, fills of C, and the check. Kernels are named like their files."""
+
+BEFORE = "c.before"
+"""The buffer that holds what C held before, where beta is not zero."""
+
+INPUTS = ("a", "b", BEFORE)
 
 TILE = 64
 """Rows and columns of C that one block of the check recomputes (kernels/check/compare.cu)."""
@@ -51,6 +56,12 @@ class Check:
     init: str
     seed: int
 
+    @property
+    def bound(self) -> Bound:
+        """How far an element may be from the exact one."""
+        p = self.problem
+        return bound(p.k, p.acc, integers=self.init in INTEGER_INITS, alpha=p.alpha, beta=p.beta)
+
     def modules(self, arch: str) -> dict[str, bytes]:
         """Compile the check's kernels and return their cubins.
 
@@ -61,27 +72,41 @@ class Check:
         types = {name: TYPES[getattr(self.problem, name)].cuda for name in ("dtype", "acc", "out")}
         compare: Macros = {"TYPE": types["dtype"], "ACCUMULATE": types["acc"], "OUT": types["out"]}
         fill: Macros = {"TYPE": types["dtype"], "INIT": self.init}
-        return {FILL: _cubin(FILL, fill, arch), COMPARE: _cubin(COMPARE, compare, arch)}
+        modules = {FILL: _cubin(FILL, fill, arch), COMPARE: _cubin(COMPARE, compare, arch)}
+        if self.problem.beta:
+            modules[FILL_OUT] = _cubin(FILL, {"TYPE": types["out"], "INIT": self.init}, arch)
+        return modules
 
     def inputs(self) -> tuple[Buffer, ...]:
-        """Return the buffers of A and B, and of the number of infinite elements in both."""
+        """Return the buffers of the inputs, and of the number of infinite elements in them."""
+        before = (Buffer(BEFORE, self.problem.c.nbytes),) if self.problem.beta else ()
         return (
             Buffer("a", self.problem.a.nbytes),
             Buffer("b", self.problem.b.nbytes),
+            *before,
             Buffer("infinite_inputs", 8, data=np.zeros(1, np.uint64), download=True),
+            Buffer("infinite_again", 8),  # the same elements in a matrix that is filled once more
         )
 
     def fills(self) -> tuple[Launch, ...]:
-        """Return the launches that fill A and B."""
-        return (self._fill("a", self.problem.a), self._fill("b", self.problem.b))
+        """Return the launches that fill A and B, and where beta is not zero what C held before."""
+        p = self.problem
+        operands = (self._fill("a", "a", p.a), self._fill("b", "b", p.b))
+        return (*operands, *self.refills(BEFORE))
 
-    def _fill(self, name: str, matrix: Matrix) -> Launch:
+    def refills(self, name: str) -> tuple[Launch, ...]:
+        """Return what makes a result matrix hold again what C held before: nothing where beta is zero."""
+        return (self._fill(name, "c", self.problem.c),) if self.problem.beta else ()
+
+    def _fill(self, name: str, which: str, matrix: Matrix) -> Launch:
         scalars = (
             *(np.uint64(matrix.rows), np.uint64(matrix.cols), np.int32(matrix.by_columns)),
-            *(np.uint64(stream(self.seed, is_b=name == "b")), np.int32(name == "b")),
+            *(np.uint64(stream(self.seed, which)), np.int32(MATRICES.index(which))),
         )
         blocks = min(FILL_BLOCKS, -(-matrix.rows * matrix.cols // THREADS))
-        return Launch(FILL, FILL, (blocks, 1, 1), (THREADS, 1, 1), (name, "infinite_inputs", *scalars))
+        module = FILL_OUT if which == "c" else FILL
+        counter = "infinite_inputs" if name in INPUTS else "infinite_again"
+        return Launch(module, FILL, (blocks, 1, 1), (THREADS, 1, 1), (name, counter, *scalars))
 
     def outputs(self, name: str) -> tuple[Buffer, ...]:
         """Return the buffers of a result matrix of that name and of what the check finds in it."""
@@ -104,14 +129,16 @@ class Check:
 
     def _compare(self, name: str, first: int, height: int) -> Launch:
         p = self.problem
-        limit = bound(p.k, p.acc, integers=self.init in INTEGER_INITS)
-        buffers = ("a", "b", name, f"{name}.summaries", f"{name}.list", f"{name}.listed")
+        limit = self.bound
+        before = BEFORE if p.beta else name  # not read where beta is zero
+        buffers = ("a", "b", name, before, f"{name}.summaries", f"{name}.list", f"{name}.listed")
         sizes = (p.m, p.n, p.k, *p.a.strides, *p.b.strides, first)
         arguments: tuple[str | np.generic, ...] = (
             *buffers,
             np.uint32(LISTED),
             *(np.int64(size) for size in sizes),
-            *(np.float64(each) for each in (limit.unit, limit.floor, limit.exact_limit)),
+            *(np.float64(each) for each in (limit.unit, limit.floor, limit.exact_limit, p.alpha, p.beta)),
+            *(np.float64(each) for each in (limit.scale_unit, limit.scale_floor, limit.scale_exact_limit)),
         )
         grid = (_blocks(p.n), height, 1)
         return Launch(COMPARE, COMPARE, grid, (THREADS, 1, 1), arguments)
@@ -134,7 +161,7 @@ class Check:
 
     @staticmethod
     def infinite_inputs(result: JobResult) -> int:
-        """Return how many elements of A and B are infinite."""
+        """Return how many elements of the inputs are infinite."""
         return int(result.arrays["infinite_inputs"].view(np.uint64)[0])
 
 

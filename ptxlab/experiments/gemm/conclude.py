@@ -18,6 +18,18 @@ def notes(init: str) -> list[str]:
     return lines
 
 
+def hot_note(row: dict[str, Any], memory_rate: float | None) -> str:
+    """Return what has to be said of a hot run that moves bytes faster than device memory could."""
+    moved = row["bytes_per_second"]
+    if row["l2"] != "hot" or moved is None or memory_rate is None or moved <= memory_rate:
+        return ""
+    return (
+        f"{row['stage']} {row['problem']}: {moved / 1e12:.2f} TB/s are more than device memory delivers "
+        f"({memory_rate / 1e12:.2f} TB/s): the inputs came from the L2. Quote the time "
+        "of a run with --cold instead"
+    )
+
+
 def verification(row: dict[str, Any]) -> str:
     """Return what the check found in a stage's result."""
     total = row["m"] * row["n"]
@@ -31,7 +43,7 @@ def verification(row: dict[str, Any]) -> str:
     parts = [f"{row['verified_elements']} of {total} elements verified against float64"]
     parts += [", ".join(counted)] if counted else []
     parts += [f"{row['infinite_inputs']} inputs are infinite"] if row["infinite_inputs"] else []
-    parts += [_first_wrong(row)] if row["first_wrong"] else [error_text(row)]
+    parts += [_first_wrong(row), _in_common(row)] if row["first_wrong"] else [error_text(row)]
     return "; ".join(part for part in [*parts, *row["damage"]] if part)
 
 
@@ -49,6 +61,14 @@ def _first_wrong(row: dict[str, Any]) -> str:
     )
 
 
+def _in_common(row: dict[str, Any]) -> str:
+    shape = row["wrong_shape"]
+    if not shape or not shape["common"]:
+        return ""
+    listed = "" if shape["listed"] == row["wrong"] else f" (told from {shape['listed']} of them)"
+    return f"{shape['common']}{listed}"
+
+
 def error_text(row: dict[str, Any]) -> str:
     """Return how large the largest error is, and whether it is more than output rounding."""
     worst = row["max_error_at"]
@@ -62,15 +82,74 @@ def error_text(row: dict[str, Any]) -> str:
     return text + (": output rounding, not a bug" if rounding else "")
 
 
+def error_explained(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the largest error is made of, and a sentence on it; None where no error is finite.
+
+    ``of_output`` is what rounding to the output type alone may add there: half an ulp.
+    """
+    worst = row["max_error_at"]
+    if not worst:
+        return None
+    places = {name: worst[name] for name in ("row", "col", "result", "reference", "ulp", "ulps", "permitted")}
+    told = {"stage": row["stage"], "problem": row["problem"], "error": row["max_error"], **places}
+    return told | {"of_output": worst["ulp"] / 2, "sentence": _on_error(row, worst)}
+
+
+def _on_error(row: dict[str, Any], worst: dict[str, Any]) -> str:
+    out = row["out"]
+    if not row["verified"]:
+        return "not all elements are verified: see the checks before reading anything into this error"
+    if row["max_error"] == 0:
+        return "every element is the exact sum, rounded"
+    if worst["ulps"] <= 1:
+        return (
+            f"<= 1 ulp of {out} output; not a bug: one ulp of {out} at {worst['reference']:.6g} is "
+            f"{worst['ulp']:.3g}, and rounding the exact sum alone may cost half of it"
+        )
+    return (
+        f"more than 1 ulp of {out}, within what {row['acc']} sums of {row['k']} products may cost; not a bug"
+    )
+
+
 def conclude(result: dict[str, Any]) -> str:
-    """Return the conclusion: one sentence or two for each stage that ran or was explained."""
-    explained = {each["stage"]: each for each in result["explanations"]}
+    """Return the conclusion: what a sweep found, or a sentence or two for each point."""
+    explained = {_point(each): each for each in result["explanations"]}
+    if result["sweep"]:
+        return _swept(result["sweep"])
     if result["stages"]:
-        return " ".join(_measured(row, explained[row["stage"]]) for row in result["stages"])
+        return " ".join(_measured(row, explained[_point(row)]) for row in result["stages"])
     return " ".join(_predicted(each) for each in explained.values())
 
 
+def _point(row: dict[str, Any]) -> tuple[str, ...]:
+    return (row["stage"], row["problem"], str(row["options"]))
+
+
+def _swept(sweep: dict[str, Any]) -> str:
+    """Return which points are the fastest, as far as they can be told apart, and the one most behind."""
+    points = [point for point in sweep["points"] if point["verdict"]]
+    if not points:
+        return f"{len(sweep['points'])} points ran; each solves a problem of its own."
+    best = [_values(point) for point in points if point["verdict"] == "fastest"]
+    equal = [_values(point) for point in points if point["verdict"] == "indistinguishable"]
+    slower = [point for point in points if point["verdict"] == "slower"]
+    text = f"Fastest: {'; '.join(best)}."
+    text += f" Not to be told from it: {'; '.join(equal)}." if equal else ""
+    if slower:
+        last = max(slower, key=lambda point: float(point["difference_percent"]))
+        text += f" {len(slower)} are slower, {_values(last)} by {last['difference_percent']:.1f} %."
+    return text
+
+
+def _values(point: dict[str, Any]) -> str:
+    values = " ".join(f"{name}={value}" for name, value in point["values"].items())
+    return f"{point['stage']} {values}"
+
+
 def _measured(row: dict[str, Any], explained: dict[str, Any]) -> str:
+    if row["tflops"] is None:
+        total = row["m"] * row["n"]
+        return f"{row['stage']}: {row['verified_elements']} of {total} elements verified; not timed."
     sentence = f"{row['stage']} reaches {row['tflops']:.1f} TFLOP/s"
     if row["percent_of_cublas"] is not None:
         sentence += f", {row['percent_of_cublas']:.1f} % of {row['baseline']} ({row['verdict']})"

@@ -37,10 +37,12 @@ def explain(
     result: dict[str, Any] = {
         "stage": stage.name,
         "problem": str(Problem.of(case)),
+        "options": stage.own_options(case),
         "machine": machine.name if machine else None,
         "tiles": _tiles(stage, case),
-        "shared": _shared(stage, case),
+        "shared": _shared(stage, case, machine),
         "work": _work(stage, case),
+        "roofline": None,
         "occupancy": None,
         "waves": None,
         "bounds": [],
@@ -56,7 +58,8 @@ def explain(
             shared_bytes=sum(stage.shared(case).values()),
         )
         result["occupancy"] = asdict(held) | {"registers": kernel["registers"]}
-        result["waves"] = waves(stage.tiles(case), machine, held)
+        result["waves"] = waves(stage.tiles(case), machine, held) if held.blocks else None
+    result["roofline"] = roofline(case, machine)
     result["bounds"] = bounds(stage, case, machine)
     if result["bounds"] and all(row["per_second"] is not None for row in result["bounds"]):
         result["limiter"] = _limiter(stage, case, result["bounds"], result["waves"])
@@ -85,20 +88,34 @@ def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:
     }
 
 
-def _shared(stage: GemmStage, case: Case) -> dict[str, Any]:
-    """Return the shared-memory budget of a block, buffer by buffer."""
+def _shared(stage: GemmStage, case: Case, machine: Machine | None) -> dict[str, Any]:
+    """Return the shared-memory budget of a block, buffer by buffer. ``most`` is what a block can have."""
     buffers = stage.shared(case)
-    return {"buffers": buffers, "bytes": sum(buffers.values()), "reserved": SHARED_RESERVED}
+    return {
+        "buffers": buffers,
+        "bytes": sum(buffers.values()),
+        "dynamic": stage.dynamic_shared_bytes(case),
+        "reserved": SHARED_RESERVED,
+        "most": machine.limits.shared_of_block if machine else None,
+    }
 
 
 def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
-    """Return operations and bytes. ``mma`` counts m16n8k16 instructions that run, per warp."""
+    """Return operations and bytes.
+
+    ``mma`` counts m16n8k16 instructions that run, per warp. ``loaded_bytes`` is what all blocks load of A
+    and B, once a block: the same bytes again and again, most of them from the L2.
+    """
     problem = Problem.of(case)
     count = stage.mma_count(case)
+    rows, cols, depth = stage.tile(case)
+    loaded = stage.tiles(case) * stage.steps(case) * (rows + cols) * depth * problem.a.dtype.nbytes
     return {
         "flop": problem.flop,
         "bytes": problem.nbytes,
         "flop_per_byte": problem.flop / problem.nbytes,
+        "loaded_bytes": loaded,
+        "flop_per_loaded_byte": problem.flop / loaded,
         "mma": count,
         "mma_of_whole_tiles": problem.macs / MMA_MACS,
         "useful_percent": 100 * problem.macs / (count * MMA_MACS),
@@ -115,8 +132,27 @@ def waves(tiles: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
     return {
         "slots": slots,
         "waves": count,
+        "last_blocks": (tiles - 1) % slots + 1,
         "percent": 100 * count / math.ceil(count),
         "busy_multiprocessors": min(tiles, machine.multiprocessors),
+    }
+
+
+def roofline(case: Case, machine: Machine) -> dict[str, Any] | None:
+    """Return where the problem lies under the roof of tensor cores and device memory; None without rates.
+
+    ``ridge`` is the intensity, in FLOP a byte, from which on the tensor cores are the roof.
+    """
+    problem = Problem.of(case)
+    tensor, memory = (machine.rates.get(key) for key in (f"tensor {problem.acc}", "memory"))
+    if tensor is None or memory is None:
+        return None
+    intensity, ridge = problem.flop / problem.nbytes, tensor.per_second / memory.per_second
+    return {
+        "flop_per_byte": intensity,
+        "ridge": ridge,
+        "roof": RESOURCES[f"tensor {problem.acc}" if intensity >= ridge else "memory"].name,
+        "tflops": min(tensor.per_second, intensity * memory.per_second) / 1e12,
     }
 
 

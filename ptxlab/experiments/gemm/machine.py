@@ -22,6 +22,11 @@ class Limits:
     blocks: int
     shared_bytes: int
 
+    @property
+    def shared_of_block(self) -> int:
+        """The most shared memory that one block can have: all of an SM but what CUDA takes."""
+        return self.shared_bytes - SHARED_RESERVED
+
 
 _HOPPER = Limits(64, 32, 228 * 1024)
 _CONSUMER = Limits(48, 24, 100 * 1024)
@@ -56,6 +61,7 @@ RESOURCES = {
     "tensor f32": Resource("tensor cores", "FLOP"),
     "tensor f16": Resource("tensor cores", "FLOP"),
     "l1 wavefronts": Resource("L1 data banks", "wavefront"),
+    "shared wavefronts": Resource("shared-memory port", "wavefront"),
     "memory": Resource("device memory", "byte"),
 }
 """By the keys of GemmStage.demands() and Machine.rates."""
@@ -95,6 +101,7 @@ _H200_RATES = {
     "tensor f32": Rate(989e12, _H200_SHEET, 1830),
     "tensor f16": Rate(989e12, _H200_SHEET, 1830),
     "l1 wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),
+    "shared wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),  # the same banks behind the same port
     "memory": Rate(4.8e12, _H200_SHEET),
 }
 MACHINES = {

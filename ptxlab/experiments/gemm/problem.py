@@ -1,4 +1,4 @@
-"""One GEMM: C = A x B, where A is m x k, B is k x n and C is m x n."""
+"""One GEMM: C = alpha A x B + beta C, where A is m x k, B is k x n and C is m x n."""
 
 from __future__ import annotations
 
@@ -6,24 +6,53 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxlab.experiments.base import Case
+
+Logical = NDArray[np.float64]
+"""A matrix, or its elements, as float64, which holds every value of every type here."""
 
 
 @dataclass(frozen=True)
 class DataType:
-    """A type of matrix elements: its name in CUDA C++ and its numpy type."""
+    """A type of matrix elements.
+
+    Attributes:
+        cuda: its name in CUDA C++.
+        nbytes: of one element.
+        fraction_bits: behind the leading one of a normal number.
+        least_exponent: of the smallest normal number; below, the spacing stays the same.
+        largest: the largest finite number.
+
+    """
 
     cuda: str
-    numpy: type[np.floating]
+    nbytes: int
+    fraction_bits: int
+    least_exponent: int
+    largest: float
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one element."""
-        return np.dtype(self.numpy).itemsize
+    def spacing(self, values: Logical) -> Logical:
+        """Return the distance to the next larger number of the type (an ulp)."""
+        _, exponent = np.frexp(values)
+        exponent = np.where(values == 0, self.least_exponent, np.maximum(exponent - 1, self.least_exponent))
+        return np.asarray(np.ldexp(1.0, exponent - self.fraction_bits))
+
+    def rounded(self, values: Logical) -> Logical:
+        """Return the nearest numbers of the type (ties to even; what is too large becomes infinite)."""
+        finite = np.isfinite(values)
+        spacing = self.spacing(np.where(finite, values, 0.0))
+        nearest = np.rint(np.where(finite, values, 0.0) / spacing) * spacing
+        nearest = np.where(np.abs(nearest) > self.largest, np.copysign(np.inf, nearest), nearest)
+        return np.where(finite, nearest, values)
 
 
-TYPES = {"f16": DataType("half", np.float16), "f32": DataType("float", np.float32)}
+TYPES = {
+    "f16": DataType("half", 2, 10, -14, 65504.0),
+    "bf16": DataType("__nv_bfloat16", 2, 7, -126, float((2 - 2.0**-7) * 2.0**127)),
+    "f32": DataType("float", 4, 23, -126, float(np.finfo(np.float32).max)),
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +85,8 @@ class Problem:
     """The sizes, types and layout of one GEMM.
 
     ``layout`` is BLAS letters, A then B, as a library that stores by columns reads them: "t" makes A
-    k-contiguous and B n-contiguous, "n" makes A m-contiguous and B k-contiguous. C is row-major.
+    k-contiguous and B n-contiguous, "n" makes A m-contiguous and B k-contiguous. C is row-major. What C
+    holds before is read only where ``beta`` is not zero.
     """
 
     m: int
@@ -66,11 +96,14 @@ class Problem:
     acc: str
     out: str
     layout: str
+    alpha: float = 1.0
+    beta: float = 0.0
 
     @classmethod
     def of(cls, case: Case) -> Self:
         """Return the problem of a point of a GEMM stage."""
-        return cls(case.m, case.n, case.k, case.dtype, case.acc, case.out, case.layout)
+        scales = (float(np.float32(each)) for each in (case.alpha, case.beta))  # as the kernel gets them
+        return cls(case.m, case.n, case.k, case.dtype, case.acc, case.out, case.layout, *scales)
 
     @property
     def a(self) -> Matrix:
@@ -100,7 +133,7 @@ class Problem:
     @property
     def nbytes(self) -> int:
         """Bytes that must move at least: each operand read once, the result written once."""
-        return self.a.nbytes + self.b.nbytes + self.c.nbytes
+        return self.a.nbytes + self.b.nbytes + self.c.nbytes * (2 if self.beta else 1)
 
     @property
     def shape(self) -> str:
@@ -108,4 +141,5 @@ class Problem:
         return f"{self.m}x{self.n}x{self.k}"
 
     def __str__(self) -> str:
-        return f"{self.shape} {self.dtype} {self.layout}, {self.acc} accumulate, {self.out} out"
+        text = f"{self.shape} {self.dtype} {self.layout}, {self.acc} accumulate, {self.out} out"
+        return text if (self.alpha, self.beta) == (1, 0) else f"{text}, {self.alpha:g} AB + {self.beta:g} C"

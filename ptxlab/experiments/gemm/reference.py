@@ -12,39 +12,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.experiments.gemm.bound import STEP, Bound
-from ptxlab.experiments.gemm.problem import TYPES, Problem
+from ptxlab.experiments.gemm.problem import TYPES, Logical, Problem
 
 INTEGER_INITS = ("ints", "ones", "zeros")
 BLIND_INITS = ("ones", "zeros")
 """Fills that look the same after any permutation: they cannot prove a layout right."""
 
-Logical = NDArray[np.float64]
+MATRICES = ("a", "b", "c")
+"""What is filled: the operands, and what C holds before where beta is not zero."""
+
 _WEIGHT = np.uint64(0x9E3779B97F4A7C15)
 
 
-def stream(seed: int, *, is_b: bool) -> int:
-    """Return the number that keeps the random elements of A and B of every seed apart."""
-    return (2 * seed + is_b) % 2**64
+def stream(seed: int, which: str) -> int:
+    """Return the number that keeps the random elements of each matrix and seed apart."""
+    return (len(MATRICES) * seed + MATRICES.index(which)) % 2**64
 
 
-def fill(problem: Problem, init: str, seed: int, *, is_b: bool) -> Logical:
-    """Return an operand as the check's kernel fills it, rounded to its type.
+def fill(problem: Problem, init: str, seed: int, which: str) -> Logical:
+    """Return a matrix ("a", "b" or "c") as the check's kernel fills it, rounded to its type.
 
     Normal values agree with the device's up to the last bits of float64, so that very rarely one rounds
     to the neighbouring value of its type; all others agree exactly.
     """
-    matrix = problem.b if is_b else problem.a
+    matrix = {"a": problem.a, "b": problem.b, "c": problem.c}[which]
     index = np.arange(matrix.rows * matrix.cols, dtype=np.uint64)
     if init == "seq":
-        values = (index + 1.25) / 128 if is_b else index / 256
+        values = {"a": index / 256, "b": (index + 1.25) / 128, "c": (index + 0.5) / 64}[which]
     elif init in BLIND_INITS:
         values = np.full(index.shape, 1.0 if init == "ones" else 0.0)
     elif init == "ints":
-        bits = random_bits(index, stream(seed, is_b=is_b)) >> np.uint64(32)
+        bits = random_bits(index, stream(seed, which)) >> np.uint64(32)
         values = (bits % np.uint64(5)).astype(np.float64) - 2
     else:
-        values = _normal(random_bits(index, stream(seed, is_b=is_b)))
-    return rounded(values, problem.dtype).reshape(matrix.rows, matrix.cols)
+        values = _normal(random_bits(index, stream(seed, which)))
+    return matrix.dtype.rounded(values).reshape(matrix.rows, matrix.cols)
 
 
 def random_bits(index: NDArray[np.uint64], number: int) -> NDArray[np.uint64]:
@@ -65,12 +67,6 @@ def _normal(bits: NDArray[np.uint64]) -> Logical:
     lower = (bits & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
     values: Logical = np.sqrt(-2 * np.log(upper)) * np.cos(2 * np.pi * lower)
     return values
-
-
-def rounded(values: Logical, dtype: str) -> Logical:
-    """Return the values rounded to the nearest of a type (ties to even; too large becomes infinite)."""
-    with np.errstate(over="ignore"):
-        return values.astype(TYPES[dtype].numpy).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -153,19 +149,26 @@ def sums(a: Logical, b: Logical) -> Sums:
     return result
 
 
-def compare(problem: Problem, total: Sums, c: Logical, limit: Bound) -> Comparison:
-    """Return what the check's kernel must find for the result ``c``."""
-    reference = total.reference
+def compare(
+    problem: Problem, total: Sums, c: Logical, limit: Bound, before: Logical | None = None
+) -> Comparison:
+    """Return what the check's kernel must find for the result ``c``, where C held ``before``."""
     with np.errstate(invalid="ignore"):
         error = limit.unit * (total.partials + total.magnitude) + limit.floor
         error = np.where(total.magnitude <= limit.exact_limit, 0.0, error)
-        low = _through(reference - error, problem)
-        high = _through(reference + error, problem)
+        old = np.zeros(c.shape) if before is None or not problem.beta else problem.beta * before
+        reference = problem.alpha * total.reference + old
+        slack = _slack(problem, total, error, limit, old)
+        ends = [_scaled(problem, total.reference + each) + old for each in (-error, error)]
+        low, high = ends if problem.alpha >= 0 else ends[::-1]
+        low, high = _written(problem, low - slack), _written(problem, high + slack)
+        rounded = _written(problem, _scaled(problem, total.reference) + old)
         distance = np.abs(c - reference)
     nan, infinite = np.isnan(reference), np.isinf(reference)
-    inside = (low <= c) & (c <= high)
+    unknown = np.isnan(low) | np.isnan(high)  # an infinite sum is permitted, and scaled by zero
+    inside = unknown | ((low <= c) & (c <= high))
     comparable = ~nan & ~infinite
-    bounded = np.isfinite(c) & np.isfinite(_through(reference, problem))
+    bounded = ~unknown & np.isfinite(c) & np.isfinite(rounded)
     wrong = comparable & ~inside
 
     def element(flat: int) -> Element:
@@ -187,6 +190,21 @@ def compare(problem: Problem, total: Sums, c: Logical, limit: Bound) -> Comparis
     )
 
 
-def _through(values: Logical, problem: Problem) -> Logical:
-    """Return the values as they come out of the accumulator and the output type."""
-    return rounded(rounded(values, problem.acc), problem.out)
+def _scaled(problem: Problem, values: Logical) -> Logical:
+    """Return alpha times the values as they come out of the accumulator."""
+    return problem.alpha * TYPES[problem.acc].rounded(values)
+
+
+def _written(problem: Problem, values: Logical) -> Logical:
+    """Return the values as they come out of float32, where they are scaled, and of the output type."""
+    return TYPES[problem.out].rounded(TYPES["f32"].rounded(values))
+
+
+def _slack(problem: Problem, total: Sums, error: Logical, limit: Bound, old: Logical) -> Logical:
+    """Return what scaling may lose of each element."""
+    if not limit.scale_unit:
+        return np.zeros(old.shape)
+    ends = [np.abs(_scaled(problem, total.reference + each)) for each in (-error, error)]
+    lost = limit.scale_unit * (np.maximum(*ends) + np.abs(old)) + limit.scale_floor
+    exact = abs(problem.alpha) * total.magnitude + np.abs(old) <= limit.scale_exact_limit
+    return np.where(exact, 0.0, lost)

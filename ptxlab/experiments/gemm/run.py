@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptxlab.device.client import Worker
@@ -11,14 +11,17 @@ from ptxlab.device.job import DeviceInfo
 from ptxlab.errors import MissingError, PtxlabError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Value, blamed
+from ptxlab.experiments.gemm import history
 from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.check import Check
-from ptxlab.experiments.gemm.conclude import conclude, notes, verification
+from ptxlab.experiments.gemm.conclude import conclude, error_explained, hot_note, notes, verification
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
 from ptxlab.experiments.gemm.machine import Machine, machine
-from ptxlab.experiments.gemm.measure import Trial, measure, row
+from ptxlab.experiments.gemm.measure import Method, Trial, measure, rows
 from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.gemm.repeat import FORWARD, REVERSED, order_note, order_of, repeated
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
+from ptxlab.experiments.gemm.sweep import extended, grouped, points
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab, silicon
@@ -35,10 +38,15 @@ class Request:
 
     Attributes:
         stage: the name of one, or None for every stage there is.
-        options: values for the options of the stages: sizes, types, layout.
+        options: values for the options of the stages: sizes, types, layout, factors.
+        settings: each "name=value", of an option that not every stage may have.
+        sweeps: each "name=value,value" of any option; "size" is m, n and k at once. All combinations run.
         init: what A and B are filled with.
         seed: of the random fills.
-        versus: "cublas", or "none".
+        method: how it is timed.
+        repeat: how often.
+        order: "forward"; or "reversed": every other time with the sides in the opposite order.
+        explain_error: say what the largest error is made of.
         explain_only: say what can be said without running.
         keep: write the result beside the stage as a recording.
         arch: what to compile for; None is the device's own, sm_90a where there is none.
@@ -49,9 +57,14 @@ class Request:
 
     stage: str | None = None
     options: dict[str, Value] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
     init: str = "normal"
     seed: int = 0
-    versus: str = "cublas"
+    method: Method = field(default_factory=Method)
+    repeat: int = 1
+    order: str = FORWARD
+    explain_error: bool = False
     explain_only: bool = False
     keep: bool = False
     arch: str | None = None
@@ -61,12 +74,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A stage that is ready to run: its point, its code, and whether the SASS is what is claimed."""
+    """Points of a stage, all of one problem, that are ready to run: those whose SASS is what is claimed."""
 
     stage: GemmStage
-    case: Case
+    cases: tuple[Case, ...]
     build: Build
-    claims_hold: bool
 
 
 def run_gemm(request: Request, progress: Progress) -> Record:
@@ -108,14 +120,23 @@ def _run_stages(
     refused: list[PtxlabError] = []
     failed: list[PtxlabError] = []
     for index, name in enumerate(names):
-        progress(name, index, len(names))
         problems = refused
         try:
             stage = find_stage(name)
             with blamed(stage.file):
-                case = stage.case(lab.arch, **request.options)
+                groups = grouped(
+                    points(stage, lab.arch, record, request.options, request.settings, request.sweeps)
+                )
                 problems = failed
-                _run_stage(stage, case, request, lab, record)
+                if not lab.worker and not request.explain_only:
+                    record.result["recorded"] += recorded(stage)
+                for done, cases in enumerate(groups):
+                    progress(
+                        f"{name} {Problem.of(cases[0]).shape}",
+                        index * len(groups) + done,
+                        len(names) * len(groups),
+                    )
+                    _run_group(stage, cases, request, lab, record)
         except PtxlabError as error:  # after a fault the next stage gets a fresh worker
             record.skip(name, error.message)
             problems.append(error)
@@ -123,37 +144,50 @@ def _run_stages(
 
 
 def _started(request: Request, lab: Lab) -> Record:
-    params = {"stage": request.stage, **request.options, "init": request.init, "seed": request.seed}
-    record = Record(backend=lab.backend, arch=lab.arch, params={**params, "vs": request.versus})
+    params = {"stage": request.stage, **request.options, "set": list(request.settings)}
+    params |= {"sweep": list(request.sweeps), "init": request.init, "seed": request.seed}
+    params |= {"vs": request.method.versus, "l2": "cold" if request.method.cold else "hot"}
+    record = Record(backend=lab.backend, arch=lab.arch, params=params)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
-    record.result |= {"stages": [], "explanations": [], "recorded": [], "notes": []}
+    record.result |= {
+        "stages": [],
+        "explanations": [],
+        "recorded": [],
+        "sweep": None,
+        "errors": [],
+        "notes": [],
+    }
     record.result["notes"] = notes(request.init)
     return record
 
 
-def _run_stage(stage: GemmStage, case: Case, request: Request, lab: Lab, record: Record) -> None:
-    """Explain a stage; run it where there is a device, else show what was recorded."""
-    if not lab.worker and not request.explain_only:
-        record.result["recorded"] += recorded(stage)
-    compiled = _explain(stage, case, lab, record)
-    if lab.worker and lab.device:
+def _run_group(stage: GemmStage, cases: list[Case], request: Request, lab: Lab, record: Record) -> None:
+    """Explain points of a stage that solve one problem; run them where there is a device."""
+    compiled = _explain(stage, cases, lab, record)
+    if lab.worker and lab.device and compiled.cases:
         _measure(compiled, request, lab.worker, lab.device, record)
 
 
-def _explain(stage: GemmStage, case: Case, lab: Lab, record: Record) -> Compiled:
-    """Compile, hold the SASS against the claims, and add the explanation.
+def _explain(stage: GemmStage, cases: list[Case], lab: Lab, record: Record) -> Compiled:
+    """Compile, hold the SASS of each point against the claims, and add the explanations.
 
     Raises:
         MissingError: there is no compiler; the explanation is there, without the occupancy.
 
     """
-    gpu = _machine(lab)
+    gpu = _machine(lab.device) if lab.device else machine(lab.arch)
     try:
-        build = build_unit(stage, [case], case.arch)
-        kernel = kernel_report(build, kernel_name(stage, stage.macros(case)))
+        build = build_unit(stage, cases, cases[0].arch)
     except MissingError:
-        record.result["explanations"].append(explain(stage, case, gpu, None))
+        record.result["explanations"] += [explain(stage, case, gpu, None) for case in cases]
         raise
+    sound = [case for case in cases if _explain_point(stage, case, gpu, build, record)]
+    return Compiled(stage, tuple(sound), build)
+
+
+def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Build, record: Record) -> bool:
+    """Add the explanation of a point and its checks, and return whether they hold."""
+    kernel = kernel_report(build, kernel_name(stage, stage.macros(case)))
     before = len(record.checks)
     check_sass(kernel, stage.claims(case), record)
     counted, how = mma_by_sass(stage, case, kernel)
@@ -162,36 +196,67 @@ def _explain(stage: GemmStage, case: Case, lab: Lab, record: Record) -> Compiled
     record.check("HMMA count", ok=counted == stage.mma_count(case), detail=detail)
     record.result["explanations"].append(explain(stage, case, gpu, kernel) | {"sass": kernel})
     holds = all(check["ok"] for check in record.checks[before:])
-    return Compiled(stage, case, build, holds)
+    if not holds:
+        record.skip(stage.name, "not run: its SASS is not what it claims to be")
+    return holds
 
 
-def _machine(lab: Lab) -> Machine | None:
-    if lab.device is None:
-        return machine(lab.arch)
-    return machine(lab.device.arch, lab.device.name, lab.device.multiprocessors)
+def _machine(device: DeviceInfo) -> Machine | None:
+    return machine(device.arch, device.name, device.multiprocessors)
 
 
 def _measure(
     compiled: Compiled, request: Request, worker: Worker, device: DeviceInfo, record: Record
 ) -> None:
-    """Run the stage and add its row and its checks. A stage whose claims fail is not timed."""
-    if not compiled.claims_hold:
-        record.skip(compiled.stage.name, "not run: its SASS is not what it claims to be")
-        return
-    check = Check(Problem.of(compiled.case), request.init, request.seed)
-    trial = Trial(compiled.stage, compiled.case, check, request.versus)
-    measured = row(trial, measure(trial, compiled.build, worker, device))
-    record.result["stages"].append(measured)
-    _check(measured, record)
-    if request.keep and measured["verified"]:
-        kept = recording.start(compiled.stage, device.name, silicon(device))
-        kept.add(compiled.stage, compiled.case, {}, measured)
-        record.result["recording"] = str(recording.save(compiled.stage, kept))
+    """Run points of a stage, and add their rows and checks."""
+    check = Check(Problem.of(compiled.cases[0]), request.init, request.seed)
+    trial = Trial(compiled.stage, compiled.cases, check, request.method)
+    result = measure(trial, compiled.build, worker, device)
+    measured = rows(trial, result, device)
+    if request.repeat > 1 and request.method.samples:
+        _repeat(trial, compiled.build, measured, request, worker, device)
+    record.result["stages"] += measured
+    lost = history.keep(measured, device)
+    record.result["notes"] += [lost] if lost else []
+    if request.sweeps:
+        record.result["sweep"] = extended(record.result["sweep"], request.sweeps, trial, measured, result)
+    for case, row in zip(compiled.cases, measured, strict=True):
+        _check(row, record)
+        rates = gpu.rates if (gpu := _machine(device)) else {}
+        note = hot_note(row, rates["memory"].per_second if "memory" in rates else None)
+        record.result["notes"] += [each for each in (note, order_note(row)) if each]
+        if request.explain_error and (told := error_explained(row)):
+            record.result["errors"].append(told)
+        if request.keep and row["verified"] and row["milliseconds"]:
+            kept = recording.start(compiled.stage, device.name, silicon(device))
+            kept.add(compiled.stage, case, {}, row)
+            record.result["recording"] = str(recording.save(compiled.stage, kept))
+
+
+def _repeat(
+    trial: Trial,
+    build: Build,
+    measured: list[dict[str, Any]],
+    request: Request,
+    worker: Worker,
+    device: DeviceInfo,
+) -> None:
+    """Measure again as often as asked for, and put what the runs say together into each row of the first."""
+    runs = [[(FORWARD, row)] for row in measured]
+    for index in range(1, request.repeat):
+        order = order_of(index, request.order)
+        again = replace(trial, method=replace(trial.method, backwards=order == REVERSED))
+        for kept, row in zip(runs, rows(again, measure(again, build, worker, device), device), strict=True):
+            kept.append((order, row))
+    for row, kept in zip(measured, runs, strict=True):
+        row["repeats"] = repeated(kept)
+        row["verified"] = all(each["verified"] for _, each in kept)
 
 
 def _check(measured: dict[str, Any], record: Record) -> None:
     """Add the check of a stage's result; say it when the library's own result is not proven."""
-    name = f"{measured['stage']}: every element verified"
+    own = " ".join(f"{name}={value}" for name, value in measured["options"].items())
+    name = " ".join(filter(None, (measured["stage"], own))) + ": every element verified"
     record.check(name, ok=measured["verified"], detail=verification(measured))
     library = measured["cublas"]
     if library and library["wrong"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -11,13 +12,16 @@ import numpy as np
 
 from ptxlab.device.job import Launch
 from ptxlab.errors import MissingError, UsageError
-from ptxlab.experiments.base import Case, Experiment, Macros, option
-from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.base import Case, Experiment, Macros, Value, option
+from ptxlab.experiments.gemm.machine import LIMITS
+from ptxlab.experiments.gemm.problem import TYPES, Problem
 from ptxlab.experiments.unit import kernel_name
 from ptxlab.toolchain.arch import base_number
 
 MODULE = "stage"
 """The stage's cubin in a job."""
+
+TYPE_NAMES = ("dtype", "acc", "out")
 
 LARGEST_SIZE = 2**31 - 128
 """Of m, n and k: kernels count them in 32 bits, and a last tile may reach past the end."""
@@ -29,17 +33,23 @@ MMA_MACS = 16 * 8 * 16
 class GemmStage(Experiment):
     """Base of every stage. A subclass lives in kernels/gemm/<name>/stage.py and says what is asked here.
 
-    The first line of its docstring says what the stage does. Its kernel takes (a, b, c, m, n, k): three
-    pointers and three 32-bit integers.
+    The first line of its docstring says what the stage does. Its kernel takes
+    ``(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, float beta)`` and computes
+    C = alpha A x B + beta C, the scales in float32; it reads C only where beta is not zero.
+
+    A stage may have options of its own, ``tile_k = option(32, choices=(16, 32, 64), help=...)``, which are
+    given as ``--set tile_k=64``.
     """
 
     m = option(4096, help="rows of A and C", metavar="ROWS")
     n = option(4096, help="columns of B and C", metavar="COLUMNS")
     k = option(4096, help="columns of A, rows of B", metavar="DEPTH")
-    dtype = option("f16", choices=("f16",), help="type of A and B")
+    dtype = option("f16", choices=("f16", "bf16"), help="type of A and B")
     acc = option("f32", choices=("f32", "f16"), help="type that sums are kept in")
-    out = option("f16", choices=("f16", "f32"), help="type of C")
+    out = option("f16", choices=("f16", "bf16", "f32"), help="type of C")
     layout = option("tn", choices=("nn", "nt", "tn", "tt"), help="A then B; t or n as in BLAS")
+    alpha = option(1.0, help="factor of A x B", metavar="FACTOR")
+    beta = option(0.0, help="factor of what C holds before", metavar="FACTOR")
 
     oldest: ClassVar[int] = 80
     """The first architecture that the stage, and the error bound of its check, are made for."""
@@ -51,12 +61,20 @@ class GemmStage(Experiment):
         """Return what a block computes per step: rows and columns of C, and its depth in k."""
         raise NotImplementedError("tile() is missing")
 
+    def warp_tile(self, case: Case) -> tuple[int, int]:
+        """Return rows and columns of C that one warp computes: wrong elements are told by them."""
+        rows, cols, _ = self.tile(case)
+        return rows, cols
+
     def threads(self, case: Case) -> int:
         """Return the threads of a block."""
         raise NotImplementedError("threads() is missing")
 
     def shared(self, case: Case) -> dict[str, int]:
-        """Return the shared memory of a block: what each buffer is for, and its bytes."""
+        """Return the shared memory of a block: what each buffer is for, and its bytes.
+
+        A buffer that is there once for each stage of a pipeline is named each time: "A, stage 0" and so on.
+        """
         raise NotImplementedError("shared() is missing")
 
     def dynamic_shared_bytes(self, case: Case) -> int:
@@ -77,11 +95,16 @@ class GemmStage(Experiment):
         del case
         return []
 
+    def own_options(self, case: Case) -> dict[str, Value]:
+        """Return the values of those options that not every stage has."""
+        return {name: value for name, value in case.params.items() if name not in GemmStage.options()}
+
     def check(self, case: Case) -> None:
         """Raise the error that says what is illegal about a point.
 
         Raises:
-            UsageError: a size is out of range, or there are more tiles than a grid has blocks.
+            UsageError: a size or a factor is out of range, there are more tiles than a grid has blocks,
+                no instruction has these types, or a block's shared memory does not hold the buffers.
             MissingError: the stage is not for this architecture.
 
         """
@@ -89,6 +112,13 @@ class GemmStage(Experiment):
             size = getattr(case, name)
             if not 1 <= size <= LARGEST_SIZE:
                 raise UsageError(f"-{name} {size} is no size; legal: 1 to {LARGEST_SIZE}")
+        for name in ("alpha", "beta"):
+            factor = getattr(case, name)
+            if not abs(factor) <= TYPES["f32"].largest:
+                raise UsageError(f"--{name} {factor:g} is no factor; legal: finite float32 numbers")
+        if case.acc == "f16" and case.dtype != "f16":
+            raise UsageError(f"--acc f16 is not for --dtype {case.dtype}; legal: f32")
+        self._check_shared(case)
         if self.tiles(case) >= 2**31:
             raise UsageError(f"{self.tiles(case)} tiles are more blocks than a grid has; legal: below 2^31")
         if base_number(case.arch) < self.oldest:
@@ -97,16 +127,39 @@ class GemmStage(Experiment):
                 f"--arch sm_{self.oldest}",
             )
 
+    def _check_shared(self, case: Case) -> None:
+        limits, needed = LIMITS.get(base_number(case.arch)), sum(self.shared(case).values())
+        if limits and needed > limits.shared_of_block:
+            buffers = ", ".join(f"{name} {nbytes}" for name, nbytes in self.shared(case).items())
+            raise UsageError(
+                f"{self.name} takes {needed} bytes of shared memory ({buffers}); a block on {case.arch} can "
+                f"have {limits.shared_of_block}"
+            )
+
     def variants(self, arch: str) -> Iterator[Case]:
-        """Yield every combination of types and layout, at the default sizes."""
+        """Yield every legal combination of types, then every other choice alone, at the default sizes."""
         options = self.options()
-        names = ("dtype", "acc", "out", "layout")
-        for values in product(*(options[name].choices for name in names)):
-            yield self.case(arch, **dict(zip(names, values, strict=True)))
+        for values in product(*(options[name].choices for name in TYPE_NAMES)):
+            yield from self._legal(arch, dict(zip(TYPE_NAMES, values, strict=True)))
+        for name, each in options.items():
+            for value in each.choices:
+                if name not in TYPE_NAMES and value != each.default:
+                    yield from self._legal(arch, {name: value})
+
+    def _legal(self, arch: str, values: dict[str, Value]) -> Iterator[Case]:
+        """Yield the point with these values if it is one that the stage takes."""
+        with contextlib.suppress(UsageError):
+            yield self.case(arch, **values)
 
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""
         raise NotImplementedError("macros() is missing")
+
+    @staticmethod
+    def types(case: Case) -> Macros:
+        """Return the macros that every kernel has: the types of A and B, of the sums, and of C."""
+        names = {"TYPE": case.dtype, "ACCUMULATE": case.acc, "OUT": case.out}
+        return {macro: TYPES[name].cuda for macro, name in names.items()}
 
     def tiles(self, case: Case) -> int:
         """Return how many tiles cover C."""
@@ -128,6 +181,12 @@ class GemmStage(Experiment):
             kernel=kernel_name(self, self.macros(case)),
             grid=(self.tiles(case), 1, 1),
             block=(self.threads(case), 1, 1),
-            arguments=("a", "b", "c", np.int32(case.m), np.int32(case.n), np.int32(case.k)),
+            arguments=("a", "b", "c", *_scalars(case)),
             shared_bytes=self.dynamic_shared_bytes(case),
         )
+
+
+def _scalars(case: Case) -> tuple[np.generic, ...]:
+    """Return what the kernel gets beside the matrices."""
+    sizes = (np.int32(size) for size in (case.m, case.n, case.k))
+    return (*sizes, np.float32(case.alpha), np.float32(case.beta))

@@ -7,7 +7,7 @@ from typing import Any
 from ptxlab.render.blocks import Block, Cell, Table, Text
 
 COLUMNS = (
-    *("stage", "shape", "types", "layout", "init", "ms", "95 %", "TFLOP/s", "% of cuBLAS"),
+    *("stage", "shape", "types", "layout", "init", "L2", "ms", "95 %", "TFLOP/s", "% of cuBLAS"),
     *("verdict", "MHz", "W", "verified", "max error"),
 )
 
@@ -17,16 +17,51 @@ def view(document: dict[str, Any]) -> list[Block]:
     result = document["result"]
     if "available" in result:
         return _listed(result["available"])
+    if "compared" in result:
+        return _compared(result)
     blocks: list[Block] = []
     if result["stages"]:
+        blocks += _swept(result["sweep"]) if result["sweep"] else []
         blocks += [Table("measured", COLUMNS, [_row(each) for each in result["stages"]])]
+        blocks += _repeats(result["stages"]) + _errors(result["errors"])
         blocks += _held_down(result["stages"])
         blocks += _baselines(result["stages"]) + _wrong(result["stages"])
-    for each in result["explanations"]:
-        blocks += _explanation(each)
+    if len(result["explanations"]) == 1 or not result["sweep"]:
+        for each in result["explanations"]:
+            blocks += _explanation(each)
     if result["recorded"]:
         blocks += _recorded(result["recorded"])
     return [*blocks, *_verdict(document)]
+
+
+def _compared(result: dict[str, Any]) -> list[Block]:
+    """Return two sides: each point once, and what the sides are."""
+    names = ("days", "device", "driver", "CUDA")
+    told: list[tuple[Cell, ...]] = [
+        (side, *(", ".join(values) for values in said.values()))
+        for side, said in zip("AB", result["sides"], strict=True)
+    ]
+    columns = (
+        *("stage", "shape", "types", "layout", "init", "L2", "A ms", "B ms", "A TFLOP/s", "B TFLOP/s"),
+        *("B / A", "A MHz", "B MHz", "B is"),
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(_name(each), _shape(each), f"{each['dtype']} {each['acc']} {each['out']}"),
+            *(each["layout"], each["init"], each["l2"]),
+            *(f"{each[side]['milliseconds']['median']:.4g}" for side in "ab"),
+            *(f"{each[side]['tflops']:.1f}" for side in "ab"),
+            f"{each['ratio']:.3f}",
+            *(_whole(each[side]["clock_mhz"]) for side in "ab"),
+            each["verdict"],
+        )
+        for each in result["compared"]
+    ]
+    return [
+        Table("sides", ("side", *names), told),
+        Table("both measured", columns, rows),
+        Text(result["conclusion"], "conclusion"),
+    ]
 
 
 def _listed(stages: list[dict[str, Any]]) -> list[Block]:
@@ -65,18 +100,78 @@ def _shape(row: dict[str, Any]) -> str:
 
 
 def _row(each: dict[str, Any]) -> tuple[Cell, ...]:
-    time = each["milliseconds"]
     share, error = each["percent_of_cublas"], each["max_error"]
     return (
-        *(each["stage"], _shape(each), f"{each['dtype']} {each['acc']} {each['out']}"),
-        *(each["layout"], each["init"], f"{time['median']:.4g}"),
-        f"{time['low']:.4g} to {time['high']:.4g}",
-        f"{each['tflops']:.1f}",
+        *(_name(each), _shape(each), f"{each['dtype']} {each['acc']} {each['out']}"),
+        *(each["layout"], each["init"], each["l2"], *_time(each)),
         None if share is None else f"{share:.1f}",
         *(each["verdict"], _whole(each["clock_mhz"]), _whole(each["power_w"])),
         "yes" if each["verified"] else "NO",
         None if error is None else f"{error:.3g}",
     )
+
+
+def _name(each: dict[str, Any]) -> str:
+    return " ".join((each["stage"], *(f"{k}={v}" for k, v in each.get("options", {}).items())))
+
+
+def _time(each: dict[str, Any]) -> tuple[Cell, ...]:
+    """Return milliseconds, their interval, and TFLOP/s; dashes where no time was asked for."""
+    time = each["milliseconds"]
+    if time is None:
+        return None, None, None
+    return f"{time['median']:.4g}", f"{time['low']:.4g} to {time['high']:.4g}", f"{each['tflops']:.1f}"
+
+
+def _swept(sweep: dict[str, Any]) -> list[Block]:
+    """Return the points of a sweep: which differences are real."""
+    columns = ("stage", *sweep["options"], "ms", "95 %", "TFLOP/s", "% of cuBLAS", "verdict", "% more time")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(point["stage"], *point["values"].values(), *_time(point)),
+            *(_tenths(point["percent_of_cublas"]), point["verdict"]),
+            _tenths(point["difference_percent"]),
+        )
+        for point in sweep["points"]
+    ]
+    return [Table("sweep: each point against the fastest of its problem", columns, rows)]
+
+
+def _tenths(value: float | None) -> str | None:
+    return None if value is None else f"{value:.1f}"
+
+
+def _repeats(stages: list[dict[str, Any]]) -> list[Block]:
+    """Return the runs of what was measured several times, and how much they spread."""
+    blocks: list[Block] = []
+    for each in stages:
+        if not (told := each["repeats"]):
+            continue
+        rows: list[tuple[Cell, ...]] = [
+            (i, run["order"], *_time(run), _tenths(run["percent_of_cublas"]), _whole(run["clock_mhz"]))
+            for i, run in enumerate(told["runs"], 1)
+        ]
+        columns = ("run", "order", "ms", "95 %", "TFLOP/s", "% of cuBLAS", "MHz")
+        effect = told["order_effect_percent"]
+        text = f"The runs spread over {told['spread_percent']:.2f} %"
+        text += "." if effect is None else f"; the opposite order makes {effect:+.2f} %."
+        blocks += [Table(f"{_name(each)}: each run", columns, rows), Text(text)]
+    return blocks
+
+
+def _errors(errors: list[dict[str, Any]]) -> list[Block]:
+    """Return what the largest errors are made of."""
+    columns = ("stage", "problem", "error", "at", "ulp there", "ulps", "half an ulp", "permitted")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(each["stage"], each["problem"], f"{each['error']:.3g}", f"{each['reference']:.6g}"),
+            *(f"{each['ulp']:.3g}", f"{each['ulps']:.2g}", f"{each['of_output']:.3g}"),
+            f"{each['permitted']:.3g}",
+        )
+        for each in errors
+    ]
+    said: list[Block] = [Text(f"{each['stage']}: {each['sentence']}.") for each in errors]
+    return [Table("the largest error", columns, rows), *said] if errors else []
 
 
 def _whole(value: float | None) -> int | None:
@@ -85,12 +180,16 @@ def _whole(value: float | None) -> int | None:
 
 def _held_down(stages: list[dict[str, Any]]) -> list[Block]:
     causes = sorted({cause for each in stages for cause in each["throttle"]})
-    text = f"The clock was held down while it was timed: {', '.join(causes)}."
+    counts = [(each["throttled_samples"], each["samples"]) for each in stages if each["throttle"]]
+    held, all_of_them = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+    text = f"The clock was held down in {held} of {all_of_them} samples: {', '.join(causes)}. They are kept."
     return [Text(text, "warning")] if causes else []
 
 
 def _baselines(stages: list[dict[str, Any]]) -> list[Block]:
     """Return the library's own rows, or why there is none."""
+    if all(each["milliseconds"] is None for each in stages):
+        return []
     rows: list[tuple[Cell, ...]] = []
     for each in stages:
         library = each["cublas"]
@@ -112,7 +211,7 @@ def _baselines(stages: list[dict[str, Any]]) -> list[Block]:
 
 def _wrong(stages: list[dict[str, Any]]) -> list[Block]:
     columns = ("row", "col", "result", "reference", "low", "high")
-    return [
+    first: list[Block] = [
         Table(
             f"{each['stage']}: the first of {each['wrong']} wrong elements",
             columns,
@@ -121,13 +220,28 @@ def _wrong(stages: list[dict[str, Any]]) -> list[Block]:
         for each in stages
         if each["first_wrong"]
     ]
+    where: list[Block] = [
+        Table(
+            f"{each['stage']}: where the wrong elements are, told from {each['wrong_shape']['listed']}",
+            ("group", "hit", "of", "the most wrong ones"),
+            [_group(group) for group in each["wrong_shape"]["groups"]],
+        )
+        for each in stages
+        if each["wrong_shape"]
+    ]
+    return first + where
+
+
+def _group(group: dict[str, Any]) -> tuple[Cell, ...]:
+    most = ", ".join(f"{','.join(map(str, each['index']))}: {each['wrong']}" for each in group["most"])
+    return group["group"], group["hit"], group["of"], most
 
 
 def _explanation(each: dict[str, Any]) -> list[Block]:
     """Return the explanation of one stage as small tables."""
     return [
         Table("work", ("quantity", "value"), _work(each)),
-        Table("shared memory of a block", ("buffer", "bytes"), _shared(each["shared"])),
+        Table("shared memory of a block", ("buffer", "bytes", "%"), _shared(each["shared"])),
         *_occupancy(each),
         *_bounds(each),
     ]
@@ -147,20 +261,39 @@ def _work(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
         ("FLOP", work["flop"]),
         ("bytes, each matrix once", work["bytes"]),
         ("FLOP per byte", f"{work['flop_per_byte']:.1f}"),
+        *_roofline(each["roofline"]),
+        ("bytes of A and B that all blocks load", work["loaded_bytes"]),
+        ("FLOP per byte loaded", f"{work['flop_per_loaded_byte']:.1f}"),
         ("warp instructions HMMA.16816 that run", work["mma"]),
         ("mnk / 2048, without the padding of tiles", f"{work['mma_of_whole_tiles']:.10g}"),
         ("useful part of the tiles, %", f"{work['useful_percent']:.1f}"),
     ]
 
 
+def _roofline(place: dict[str, Any] | None) -> list[tuple[Cell, ...]]:
+    if place is None:
+        return []
+    side = "right" if place["flop_per_byte"] >= place["ridge"] else "left"
+    where = (
+        f"{side} of the ridge at {place['ridge']:.0f}: under {place['roof']}, {place['tflops']:.1f} TFLOP/s"
+    )
+    return [("place under the roofline", where)]
+
+
 def _shared(shared: dict[str, Any]) -> list[tuple[Cell, ...]]:
-    reserved = ("kept by CUDA", shared["reserved"])
-    return [*shared["buffers"].items(), reserved, ("all", shared["bytes"] + shared["reserved"])]
+    """Return the budget, each buffer as a share of what a block can have."""
+    most = shared["most"]
+    named = {**shared["buffers"], "kept by CUDA": shared["reserved"]}
+    named["all"] = shared["bytes"] + shared["reserved"]
+    if most is not None:
+        named["of an SM"] = most + shared["reserved"]
+    whole = named.get("of an SM")
+    return [(name, count, f"{100 * count / whole:.1f}" if whole else None) for name, count in named.items()]
 
 
 def _occupancy(each: dict[str, Any]) -> list[Block]:
     held, filled = each["occupancy"], each["waves"]
-    if not held:
+    if not held or not filled:
         return []
     rows: list[tuple[Cell, ...]] = [(f"blocks of an SM by {k}", v) for k, v in held["by"].items()]
     rows += [
@@ -171,6 +304,7 @@ def _occupancy(each: dict[str, Any]) -> list[Block]:
         ("of the warps it can hold, %", f"{held['percent']:.0f}"),
         ("blocks of a wave, on all SMs", filled["slots"]),
         ("waves", f"{filled['waves']:.2f}"),
+        ("blocks of the last wave", filled["last_blocks"]),
         ("mean filling of the waves, %", f"{filled['percent']:.0f}"),
     ]
     return [Table("occupancy and waves", ("quantity", "value"), rows)]

@@ -1,0 +1,169 @@
+// wmma-warptile: a warp owns a large tile, so that what it loads is used often. C = alpha A x B + beta C,
+// C row-major.
+//
+// Idea: in wmma-dbuf a warp loads two fragments for one product of 16x16x16. Here it owns WM x WN of C, say
+// 64x64: it loads 4 fragments of A and 4 of B, and multiplies each with each, 16 products of 8 loads. The
+// shared-memory port, which was the limit, has a quarter of the work for the same FLOP. The block's tile
+// grows with the warps' (128x256), and with it how often a byte from the L2 is used: 85 FLOP a byte instead
+// of 32. A step takes BK of k: a deeper one has fewer barriers for the same work, and needs more memory.
+//
+// What limits it: mma.sync itself, which on an H200 reached at most 643 of the data sheet's 989 TFLOP/s (a
+// loop without loads, 2026-11-30); and what stands between the products: a barrier every BK, and the
+// registers through which the next tile comes. Sums take WM * WN / 32 registers of a thread, 128 for 64x64,
+// so one block fills an SM.
+//
+// What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
+// ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.
+//
+// Macros: TYPE (half, __nv_bfloat16), ACCUMULATE (float, half), OUT (half, __nv_bfloat16, float), A_LAYOUT
+// and B_LAYOUT (row_major, col_major: which way the stored matrix is contiguous), BM BN BK (the block's
+// tile), WM WN (a warp's), ALIGNED (1: both leading dimensions are multiples of 8, so that lines start at
+// multiples of 16 bytes; 0: any), KERNEL (the name).
+
+#include <mma.h>
+#include <ptxlab/gemm_edges.cuh>
+
+using namespace nvcuda;
+
+namespace {
+
+constexpr int FRAGMENT = 16;  // what wmma multiplies at once, in each direction
+constexpr int WARPS_ACROSS = BN / WN;
+constexpr int WARPS = BM / WM * WARPS_ACROSS;
+constexpr int THREADS = 32 * WARPS;
+constexpr int BLOCKS = THREADS <= 256 && WM * WN <= 2048 && BK <= 32 ? 2 : 1;  // of an SM, by registers
+constexpr int TILES_M = WM / FRAGMENT, TILES_N = WN / FRAGMENT;  // of wmma, in a warp's tile
+
+template <typename Layout>
+constexpr bool by_rows = false;
+template <>
+constexpr bool by_rows<wmma::row_major> = true;
+
+using Source = ptxlab::TileSource<TYPE, ALIGNED>;
+
+// A tile of ROWS x COLS of a matrix in shared memory, its lines contiguous as they are in global memory and
+// padded by 16 bytes (see wmma-tiled).
+template <typename Layout, int ROWS, int COLS>
+struct Tile {
+    static constexpr int LINES = by_rows<Layout> ? ROWS : COLS, WIDTH = by_rows<Layout> ? COLS : ROWS;
+    static constexpr int PITCH = WIDTH + ptxlab::CHUNK, CHUNKS = WIDTH / ptxlab::CHUNK;  // of a line
+    static constexpr int LINES_AT_ONCE = THREADS / CHUNKS;  // that the block copies, a chunk a thread
+    static constexpr int COPIES = LINES / LINES_AT_ONCE;
+    static constexpr int ELEMENTS = LINES * PITCH;
+    static_assert(LINES % LINES_AT_ONCE == 0, "every thread copies as much");
+
+    // The tile in global memory; (row, col) of the matrix of rows x cols is its first element.
+    static __device__ __forceinline__ Source source(const TYPE* matrix, int rows, int cols, int row, int col)
+    {
+        return by_rows<Layout> ? Source(matrix, rows, cols, row, col) : Source(matrix, cols, rows, col, row);
+    }
+
+    // Begins to bring this thread's chunks. Whole chunks wait in registers from fetch() to store(). Single
+    // elements would take a register each, so they come in store().
+    static __device__ __forceinline__ void fetch(uint4 (&chunks)[COPIES], const Source& source)
+    {
+        const int line = threadIdx.x / CHUNKS, first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
+        if constexpr (ALIGNED) source.fetch(chunks, line, first, LINES_AT_ONCE);
+    }
+
+    static __device__ __forceinline__ void store(const uint4 (&chunks)[COPIES], const Source& source,
+                                                 TYPE* tile)
+    {
+        const int first_line = threadIdx.x / CHUNKS, first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
+#pragma unroll(ALIGNED ? COPIES : 1)
+        for (int i = 0; i < COPIES; ++i) {
+            const int line = first_line + i * LINES_AT_ONCE;
+            uint4& place = *reinterpret_cast<uint4*>(tile + line * PITCH + first);
+            place = ALIGNED ? chunks[i] : source.chunk(line, first);
+        }
+    }
+
+    // Where the fragment at (row, col) of the tile begins.
+    static __device__ __forceinline__ const TYPE* at(const TYPE* tile, int row, int col)
+    {
+        return tile + (by_rows<Layout> ? row * PITCH + col : col * PITCH + row);
+    }
+};
+
+using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, TYPE, wmma::A_LAYOUT>;
+using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, TYPE, wmma::B_LAYOUT>;
+using TileA = Tile<wmma::A_LAYOUT, BM, BK>;
+using TileB = Tile<wmma::B_LAYOUT, BK, BN>;
+constexpr int PLACE = TileA::ELEMENTS + TileB::ELEMENTS;  // of A's and B's tiles together; there are two
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, float beta)
+{
+    extern __shared__ __align__(128) unsigned char memory[];
+    TYPE* const tiles = reinterpret_cast<TYPE*>(memory);
+
+    const int across = (n - 1) / BN + 1;
+    const int row = static_cast<int>(blockIdx.x / across) * BM;
+    const int col = static_cast<int>(blockIdx.x % across) * BN;
+    const int warp = threadIdx.x / 32;
+    const int warp_row = warp / WARPS_ACROSS * WM, warp_col = warp % WARPS_ACROSS * WN;
+
+    wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, ACCUMULATE> sums[TILES_M][TILES_N];
+#pragma unroll
+    for (int i = 0; i < TILES_M; ++i)
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j) wmma::fill_fragment(sums[i][j], ACCUMULATE(0.0f));
+
+    uint4 a_chunks[TileA::COPIES], b_chunks[TileB::COPIES];
+    const auto fetch = [&](int step) {  // past the end of k it brings zeros
+        TileA::fetch(a_chunks, TileA::source(a, m, k, row, step));
+        TileB::fetch(b_chunks, TileB::source(b, k, n, step, col));
+    };
+    const auto store = [&](int step, int place) {
+        TileA::store(a_chunks, TileA::source(a, m, k, row, step), tiles + place * PLACE);
+        TileB::store(b_chunks, TileB::source(b, k, n, step, col), tiles + place * PLACE + TileA::ELEMENTS);
+    };
+
+    fetch(0);
+    store(0, 0);
+    __syncthreads();
+    int place = 0;
+#pragma unroll 1
+    for (int step = 0; step < k; step += BK) {
+        fetch(step + BK);
+        const TYPE* const a_tile = tiles + place * PLACE;
+        const TYPE* const b_tile = a_tile + TileA::ELEMENTS;
+#pragma unroll
+        for (int depth = 0; depth < BK; depth += FRAGMENT) {
+            FragmentB b_fragments[TILES_N];
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+                wmma::load_matrix_sync(b_fragments[j], TileB::at(b_tile, depth, warp_col + FRAGMENT * j),
+                                       TileB::PITCH);
+#pragma unroll
+            for (int i = 0; i < TILES_M; ++i) {
+                FragmentA a_fragment;
+                wmma::load_matrix_sync(a_fragment, TileA::at(a_tile, warp_row + FRAGMENT * i, depth),
+                                       TileA::PITCH);
+#pragma unroll
+                for (int j = 0; j < TILES_N; ++j)
+                    wmma::mma_sync(sums[i][j], a_fragment, b_fragments[j], sums[i][j]);
+            }
+        }
+        place ^= 1;
+        store(step + BK, place);  // where the tiles before these were: read before the last barrier
+        __syncthreads();          // the next tiles are there, and these have been read
+    }
+
+    // The tiles are done with: each warp's part of their memory takes 16 rows of its sums at a time.
+    constexpr int PITCH = WN + ptxlab::CHUNK;
+    ACCUMULATE* const staging = reinterpret_cast<ACCUMULATE*>(memory) + warp * FRAGMENT * PITCH;
+#pragma unroll
+    for (int i = 0; i < TILES_M; ++i) {
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j)
+            wmma::store_matrix_sync(staging + FRAGMENT * j, sums[i][j], PITCH, wmma::mem_row_major);
+        __syncwarp();
+        const ptxlab::TileTarget<OUT> target(c, m, n, row + warp_row + FRAGMENT * i, col + warp_col, alpha,
+                                             beta);
+        ptxlab::write_rows<WN, PITCH>(staging, target);
+    }
+}

@@ -1,0 +1,94 @@
+"""Warps own large tiles of C, so that a fragment is multiplied with several others; nvcuda::wmma.
+
+kernel.cu says the idea, what limits it, and what the next rung changes.
+"""
+
+from __future__ import annotations
+
+from ptxlab.errors import UsageError
+from ptxlab.experiments.base import Case, Macros, option, sizes
+from ptxlab.experiments.gemm import TYPES
+from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, TiledStage, padded_elements, wmma_macros
+
+MOST_WARPS = 16  # more would leave a thread fewer registers than these tiles need
+DEEPEST = 64
+
+
+class WmmaWarptile(TiledStage):
+    """Warps own large tiles of C, so that a fragment is multiplied with several others; nvcuda::wmma."""
+
+    block = option("128x256", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
+    warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
+    tile_k = option(32, choices=(16, 32, 64), help="depth in k of one step")
+
+    def tile(self, case: Case) -> tuple[int, int, int]:
+        """Return what was chosen."""
+        rows, cols = sizes(case.block, parts=2, what="block")
+        return rows, cols, int(case.tile_k)
+
+    def warp_tile(self, case: Case) -> tuple[int, int]:
+        """Return what was chosen."""
+        rows, cols = sizes(case.warp, parts=2, what="warp")
+        return rows, cols
+
+    def check(self, case: Case) -> None:
+        """Refuse what does not fit into registers, and tiles that are no chunk for each thread.
+
+        Raises:
+            UsageError: the options do not go together.
+
+        """
+        super().check(case)
+        rows, cols, depth = self.tile(case)
+        threads = self.threads(case)
+        if threads > 32 * MOST_WARPS:
+            raise UsageError(
+                f"block {case.block} has {threads // 32} warps of {case.warp}; legal: at most {MOST_WARPS}"
+            )
+        if threads * CHUNK > min(rows, cols) * depth:
+            legal = threads * CHUNK // min(rows, cols)
+            raise UsageError(f"tile_k {depth} leaves threads without a chunk to copy; legal: {legal} or more")
+        if depth == DEEPEST and self._spills(case):
+            raise UsageError(
+                f"tile_k {depth} with warp {case.warp}, block {case.block} and {case.dtype} takes more "
+                "registers than there are; legal: tile_k 16 or 32"
+            )
+
+    def _spills(self, case: Case) -> bool:
+        """Say whether the deepest tiles do not fit into registers beside the sums (ptxas 13.0)."""
+        if case.warp == "64x64":
+            return bool(case.dtype == "bf16")
+        return self.threads(case) == 32 * MOST_WARPS and case.warp != "32x32" and case.acc == "f32"
+
+    def shared(self, case: Case) -> dict[str, int]:
+        """Return two places for the tiles of A and of B, and what the sums need beyond them."""
+        rows, cols, depth = self.tile(case)
+        a, b = case.layout
+        a_bytes = 2 * padded_elements(rows, depth, k_contiguous=a == "t") * ELEMENT
+        b_bytes = 2 * padded_elements(cols, depth, k_contiguous=b == "n") * ELEMENT
+        strip = FRAGMENT * (self.warp_tile(case)[1] + CHUNK) * TYPES[case.acc].nbytes
+        sums = self.threads(case) // 32 * strip
+        return {
+            "two tiles of A": a_bytes,
+            "two tiles of B": b_bytes,
+            "sums, beyond the tiles": max(0, sums - a_bytes - b_bytes),
+        }
+
+    def dynamic_shared_bytes(self, case: Case) -> int:
+        """Return all of it: it may be more than the 48 KB that a kernel can declare."""
+        return sum(self.shared(case).values())
+
+    def place(self, case: Case, line: int, chunk: int) -> int:
+        """Return the place in lines that are padded by 16 bytes; the model is of k-contiguous operands."""
+        return (line * (int(case.tile_k) // CHUNK + 1) + chunk) * 16
+
+    def macros(self, case: Case) -> Macros:
+        """Return the types, layouts and tiles, and whether chunks can be copied."""
+        rows, cols, depth = self.tile(case)
+        warp_rows, warp_cols = self.warp_tile(case)
+        tiles: Macros = {"BM": rows, "BN": cols, "BK": depth, "WM": warp_rows, "WN": warp_cols}
+        return {**super().macros(case), **wmma_macros(case), **tiles}
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return the products and loads of one step; wmma's loads of bf16 do not become LDSM (NVRTC 13.0)."""
+        return super().claims(case) | ({"LDSM": 0} if case.dtype == "bf16" else {})

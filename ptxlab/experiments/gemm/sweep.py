@@ -1,0 +1,127 @@
+"""Sweeps: the points of a stage that run, and which differences between them are real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from ptxlab.bench import stats
+from ptxlab.device.job import JobResult
+from ptxlab.errors import UsageError
+from ptxlab.experiments.base import Case, Value
+from ptxlab.experiments.gemm.measure import TIMING, Trial
+from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.experiments.record import Record
+from ptxlab.experiments.values import value_of, values_of_sweep
+
+SIZE = "size"
+SIZES = ("m", "n", "k")
+
+MOST_POINTS = 1000
+
+
+def points(
+    stage: GemmStage,
+    arch: str,
+    record: Record,
+    options: Mapping[str, Value],
+    settings: Sequence[str],
+    sweeps: Sequence[str],
+) -> list[Case]:
+    """Return every point that was asked for and that the stage takes; the others are skipped.
+
+    Raises:
+        UsageError: the stage takes none, or a setting is none of its options.
+
+    """
+    fixed = dict(options) | dict(value_of(stage, text, "--set") for text in settings)
+    axes = [_axis(stage, text) for text in sweeps]
+    found: list[Case] = []
+    refused: list[UsageError] = []
+    for parts in _combinations(axes):
+        values = fixed | {name: value for part in parts for name, value in part.items()}
+        try:
+            found.append(stage.case(arch, **values))
+        except UsageError as error:
+            if axes:
+                record.skip(f"{stage.name} {_named(parts)}", error.message)
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found
+
+
+def grouped(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the points by the problem that they solve: those of one can be timed against each other."""
+    groups: dict[Problem, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(Problem.of(case), []).append(case)
+    return list(groups.values())
+
+
+def _axis(stage: GemmStage, text: str) -> list[dict[str, Value]]:
+    """Return the values that one sweep gives to options, point by point."""
+    name, equals, values = text.partition("=")
+    if name == SIZE:
+        _, sizes = values_of_sweep(stage, f"m{equals}{values}", "--sweep")
+        return [dict.fromkeys(SIZES, size) for size in sizes]
+    name, swept = values_of_sweep(stage, text, "--sweep")
+    return [{name: value} for value in swept]
+
+
+def _combinations(axes: list[list[dict[str, Value]]]) -> Iterable[tuple[dict[str, Value], ...]]:
+    count = 1
+    for axis in axes:
+        count *= len(axis)
+    if count > MOST_POINTS:
+        raise UsageError(f"the sweep has {count} points; legal: at most {MOST_POINTS}")
+    return product(*axes)
+
+
+def _named(parts: Iterable[Mapping[str, Value]]) -> str:
+    return " ".join(f"{name}={value}" for part in parts for name, value in part.items())
+
+
+def extended(
+    known: dict[str, Any] | None,
+    sweeps: Sequence[str],
+    trial: Trial,
+    rows: list[dict[str, Any]],
+    result: JobResult,
+) -> dict[str, Any]:
+    """Return the table of a sweep with the points of one more run.
+
+    Each point is held against the fastest of its run, whose samples were taken in turn with its own:
+    ``verdict`` is "fastest", "slower" or "indistinguishable", ``difference_percent`` how much more time it
+    takes. Points of different problems are not compared.
+    """
+    table = known or {"options": _swept(sweeps), "points": []}
+    compared = _against_the_fastest(trial, result)
+    for case, row, verdict in zip(trial.cases, rows, compared, strict=True):
+        values = {name: case.params[name] for name in table["options"]}
+        said = ("stage", "milliseconds", "tflops", "percent_of_cublas", "verified")
+        table["points"].append({"values": values} | {name: row[name] for name in said} | verdict)
+    return table
+
+
+def _swept(sweeps: Sequence[str]) -> list[str]:
+    names = [text.partition("=")[0].replace("-", "_") for text in sweeps]
+    return [each for name in names for each in (SIZES if name == SIZE else (name,))]
+
+
+def _against_the_fastest(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
+    """Return the verdict on each point of a run."""
+    timings = result.timings.get(TIMING)
+    count = len(trial.cases)
+    if timings is None or count == 1:
+        return [{"verdict": None, "difference_percent": None}] * count
+    samples = [timings[f"stage {i}"].milliseconds for i in range(count)]
+    best = min(range(count), key=lambda i: stats.median(samples[i]))
+    told = []
+    for i, own in enumerate(samples):
+        compared = stats.compare(own, samples[best])
+        verdict = "fastest" if i == best else compared.verdict
+        told.append({"verdict": verdict, "difference_percent": 100 * (compared.ratio - 1)})
+    return told

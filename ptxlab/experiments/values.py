@@ -1,0 +1,62 @@
+"""Values of an experiment's options as a person types them: NAME=VALUE, and NAME=VALUE,VALUE of a sweep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.errors import UsageError, unknown_name
+from ptxlab.experiments.base import Experiment, Option, Value
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_LEGAL: dict[type[Any], str] = {bool: "true, false", int: "a whole number", float: "a number"}
+
+
+def value_of(experiment: Experiment, text: str, flag: str) -> tuple[str, Value]:
+    """Return the name and the value of "name=value" ("name" alone switches an option on).
+
+    Args:
+        experiment: whose option.
+        text: what was typed.
+        flag: where, for messages: "--set".
+
+    Raises:
+        UsageError: there is no such option, or its value is of another type.
+
+    """
+    name, equals, value = text.partition("=")
+    name = name.replace("-", "_")
+    option = _option(experiment, name)
+    if not equals and not isinstance(option.default, bool):
+        raise UsageError(f"{flag} {text} has no value; legal: {name}=VALUE")
+    return name, _typed(option, name, value if equals else "true", f"{flag} {text}")
+
+
+def values_of_sweep(experiment: Experiment, text: str, flag: str) -> tuple[str, list[Value]]:
+    """Return the name and the values of "name=value,value", each value once.
+
+    Raises:
+        UsageError: there is no such option, a value is of another type, or there is none.
+
+    """
+    name, _, values = text.partition("=")
+    name = name.replace("-", "_")
+    option = _option(experiment, name)
+    if not values:
+        raise UsageError(f"{flag} {text} has no values; legal: {name}=VALUE,VALUE")
+    typed = [_typed(option, name, each, f"{flag} {text}") for each in values.split(",")]
+    return name, list(dict.fromkeys(typed))
+
+
+def _option(experiment: Experiment, name: str) -> Option:
+    options = experiment.options()
+    if name not in options:
+        raise unknown_name(f"option of {experiment.name}", name, options)
+    return options[name]
+
+
+def _typed(option: Option, name: str, value: str, typed: str) -> Value:
+    kind: type[Any] = type(option.default)
+    try:
+        return _BOOLEANS[value.lower()] if kind is bool else kind(value) if kind in _LEGAL else value
+    except (KeyError, ValueError):
+        raise UsageError(f"{typed}: '{value}' is no value of {name}; legal: {_LEGAL[kind]}") from None
