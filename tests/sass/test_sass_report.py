@@ -63,7 +63,7 @@ def test_every_kernel_has_what_the_contract_promises(resources_build: Build) -> 
         assert set(report) == {
             *("name", "readable_name", "arch", "instructions", "padding", "registers", "spill_bytes"),
             *("shared_bytes", "counts", "families", "tensor_ops", "tensor_dummies", "loops"),
-            *("advisories", "emulated", "warnings"),
+            *("advisories", "emulated", "warnings", "async_readers", "unfenced"),
         }
         assert sum(report["counts"].values()) == sum(report["families"].values()) == report["instructions"]
         assert "NOP" not in report["families"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Medium, Table, Text
+from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Grid, Medium, Table, Text
 from ptxlab.render.operands import formula_table, operand_blocks
 
 _KINDS = 3
@@ -30,6 +30,8 @@ def view(document: dict[str, Any]) -> list[Block]:
         return _compared(document)
     if "operands" in result:
         return _detail(document)
+    if "trace" in result:
+        return _traced(document)
     for name, title in (("places", "where it is"), ("holds", "what is held")):
         if name in result:
             return [_title(document), _conclusion(result), *_entries(title, result[name])]
@@ -89,6 +91,31 @@ def _detail(document: dict[str, Any]) -> list[Block]:
         for each in document["checks"]
         if not each["ok"]
     ]
+
+
+def _traced(document: dict[str, Any]) -> list[Block]:
+    """Return the steps of one element, and where it is at each; the cell that holds it is marked."""
+    result = document["result"]
+    params = document["params"]
+    tile = "x".join(map(str, params["tile"]))
+    element = ", ".join(map(str, result["element"]))
+    told = f"{params['dtype']}, tile {tile}, swizzle {params['swizzle']}, {params['operand']} of {params['instr']}"
+    title = Text(f"The way of element [{element}]: {told}", "heading")
+    rows: list[tuple[Cell, ...]] = []
+    for step in result["trace"]:
+        stage = step["stage"] if not rows or step["stage"] != stage_before else ""
+        stage_before = step["stage"]
+        rows.append((stage, step["name"], step["value"], step["formula"] or "given", step["meaning"]))
+    table = Table("step by step", ("where", "name", "value", "formula", "what it is"), rows)
+    grids = [Grid(**{**each, "marked": tuple(each["marked"])}) for each in result["pictures"]]
+    checks = [
+        Text(
+            f"{'holds' if each['ok'] else 'FAILED'}: {each['name']}: {each['detail']}",
+            "good" if each["ok"] else "bad",
+        )
+        for each in document["checks"]
+    ]
+    return [title, _conclusion(result), Text(result["contributes"]["conclusion"]), *checks, table, *grids]
 
 
 def _compared(document: dict[str, Any]) -> list[Block]:
@@ -228,3 +255,20 @@ def _reasons(forms: list[dict[str, Any]]) -> dict[str, tuple[set[str], dict[str,
             names.add(form["ptx"])
             archs[arch] = None
     return refused
+
+
+_view_of_maps = view
+
+
+def _view_of_all(document: dict[str, Any]) -> list[Block]:
+    """Return the blocks for eval and explain, or for one of the commands on register maps."""
+    from ptxlab.render.views import layout_algebra
+
+    if "grid" in document["result"]:
+        return layout_algebra.evaluated(document)
+    if "steps" in document["result"]:
+        return layout_algebra.explained(document)
+    return _view_of_maps(document)
+
+
+view = _view_of_all
