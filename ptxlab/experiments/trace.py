@@ -1,4 +1,4 @@
-"""The record of ``ptxlab layout trace``: the way of one element, step by step, and pictures of where it is."""
+"""The record of ``ptxlab layout trace``: the way of one element, step by step, and pictures of it."""
 
 from __future__ import annotations
 
@@ -132,6 +132,7 @@ def _record(setup: Setup, row: int, col: int) -> Record:
         "trace": [vars(step) for step in steps],
         "contributes": _contributes(setup, at),
         "pictures": _pictures(setup, at),
+        "legend": _legend(setup),
         "conclusion": _conclusion(setup, at),
     }
     _check(record, setup, at)
@@ -169,17 +170,30 @@ def _conclusion(setup: Setup, at: Values) -> str:
     )
 
 
+def _legend(setup: Setup) -> str:
+    """Say what cells and colours of the pictures are."""
+    reads = "the lane that points at it" if isinstance(setup.form, MmaForm) else "its row"
+    writes = "the lane that points at it" if setup.c_size == 2 else "its row"
+    held = "In 3 and 4" if isinstance(setup.form, MmaForm) else "In 4"
+    return (
+        "Framed is the element. In 1 the tiles that are walked along k have the colour of their stage. In 2 "
+        "and 5 a cell is 16 bytes, four banks wide, named by the row and column of the tile at which they "
+        f"begin; what one instruction reads or stores has the colour of {reads}"
+        f"{'' if reads == writes else f', in 5 of {writes}'}. {held} a cell names lane and register; in 4 "
+        "the accumulators that the element is added to are coloured."
+    )
+
+
 def _contributes(setup: Setup, at: Values) -> dict[str, Any]:
     """Return the accumulators of one instruction that the element is added to."""
     places = list(contributions(setup, at))
     warps, lanes, registers = (sorted({place[i] for place in places}) for i in range(3))
     whole = f"D[{at['m']}, :]" if setup.operand == "A" else f"D[:, {at['n']}]"
     warp = f", warps {spans(warps)}" if isinstance(setup.form, WgmmaForm) else ""
+    held = f"registers {spans(registers)} of lanes {spans(lanes)}{warp}"
     return {
         "accumulators": [dict(zip(("warp", "lane", "register"), place, strict=True)) for place in places],
-        "conclusion": (
-            f"One {setup.name} adds it to {whole}: registers {spans(registers)} of lanes {spans(lanes)}{warp}."
-        ),
+        "conclusion": f"One {setup.name} adds it to {whole}: {held}.",
     }
 
 
@@ -201,7 +215,7 @@ def _matrix_picture(setup: Setup, at: Values) -> Picture:
     stage = [[(j if setup.k_axis else i) % setup.stages for j in along] for i in down]
     walked = [[(i == own[0]) if setup.k_axis else (j == own[1]) for j in along] for i in down]
     return _picture(
-        f"1  global memory: the {rows} x {cols} matrix in tiles of {high} x {wide}",
+        f"1  global memory, {rows} x {cols} in tiles of {high} x {wide}",
         [[f"stage {number}" for number in line] for line in stage],
         [[_HUE * number if on else None for number, on in zip(*each, strict=True)]
          for each in zip(stage, walked, strict=True)],
@@ -228,8 +242,7 @@ def _tile_picture(setup: Setup, at: Values) -> Picture:
         matrix = high // 8 + unit // 8 * (deep // (8 if setup.major == "MN" else per_chunk))
         return 8 * matrix + row % 8
 
-    what = "lane that points at it" if isinstance(setup.form, MmaForm) else "row of the swizzle atom"
-    title = f"2  shared memory, swizzle {setup.swizzle}: row,column of the tile; colour: {what}"
+    title = f"2  shared memory, swizzle {setup.swizzle}"
     return _memory_picture(title, where, at["shared"], per_chunk, colour)
 
 
@@ -246,8 +259,7 @@ def _c_picture(setup: Setup, at: Values) -> Picture:
             return _HUE * (row % 8)
         return row % 8 + 8 * (row % 16 // 8) + 16 * (col // 8 % 2)
 
-    what = "lane that points at it" if setup.c_size == 2 else "row"
-    title = f"5  C's tile in shared memory, swizzle {setup.swizzle}: row,column; colour: {what}"
+    title = f"5  C in shared memory, swizzle {setup.swizzle}"
     return _memory_picture(title, setup.c_places, at["c_shared"], per_chunk, colour)
 
 
@@ -282,7 +294,7 @@ def _operand_picture(setup: Setup, form: MmaForm, at: Values) -> Picture:
         colours[row][col] = entry["lane"]
     at_row, at_col = (at["m"], at["k"]) if setup.operand == "A" else (at["k"], at["n"])
     return _picture(
-        f"3  operand {setup.operand} of {setup.name}: lane and register",
+        f"3  operand {setup.operand} of {setup.name}",
         cells, colours, _spans(rows, high), _spans(cols, wide), (at_row // high, at_col // wide),
     )  # fmt: skip
 
@@ -301,9 +313,9 @@ def _d_picture(setup: Setup, at: Values) -> Picture:
         if 0 <= row < rows and 0 <= col < _D_COLS:
             cells[row][col] = f"{entry['lane']} r{entry['register']}"
             colours[row][col] = entry["lane"] if entry[side] == own else None
-    warp = f" of warp {at['D_warp']}" if "D_warp" in at else ""
+    warp = f", warp {at['D_warp']}" if "D_warp" in at else ""
     return _picture(
-        f"4  D{warp}: lane and register; coloured: what the element is added to",
+        f"4  D of {setup.name}{warp}",
         cells, colours,
         [str(top + row) for row in range(rows)], [str(left + col) for col in range(_D_COLS)],
         (at["d_m"] - top, at["d_n"] - left),

@@ -31,63 +31,54 @@ blocks of 8 up to 24: 3 of them -> 3:8
 result -> (2,3):(1,8)
 """
 
-from ptxlab.layout.algebra import (
-    Layout,
-    NoSuchLayoutError,
-    coalesce,
-    compatible,
-    complement,
-    joined,
-    left_inverse,
-    packed,
-    right_inverse,
-)
-from ptxlab.layout.notation import Composed, parse_layout
-from ptxlab.layout.operations import explain
-from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
-from ptxlab.layout.tiling import (
-    blocked_product,
-    composition,
-    downcast,
-    flat_divide,
-    logical_divide,
-    logical_product,
-    raked_product,
-    recast,
-    tiled_divide,
-    tiled_product,
-    upcast,
-    zipped_divide,
-    zipped_product,
-)
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "MODES",
-    "Composed",
-    "Layout",
-    "NoSuchLayoutError",
-    "Swizzle",
-    "blocked_product",
-    "coalesce",
-    "compatible",
-    "complement",
-    "composition",
-    "downcast",
-    "explain",
-    "flat_divide",
-    "joined",
-    "left_inverse",
-    "logical_divide",
-    "logical_product",
-    "packed",
-    "parse_layout",
-    "parse_swizzle",
-    "raked_product",
-    "recast",
-    "right_inverse",
-    "tiled_divide",
-    "tiled_product",
-    "upcast",
-    "zipped_divide",
-    "zipped_product",
-]
+_NAMES = {
+    "algebra": (
+        "Layout",
+        "NoSuchLayoutError",
+        "coalesce",
+        "compatible",
+        "complement",
+        "joined",
+        "left_inverse",
+        "packed",
+        "right_inverse",
+    ),
+    "notation": ("Composed", "parse_layout"),
+    "operations": ("explain",),
+    "swizzle": ("MODES", "Swizzle", "parse_swizzle"),
+    "tiling": (
+        "blocked_product",
+        "composition",
+        "downcast",
+        "flat_divide",
+        "logical_divide",
+        "logical_product",
+        "raked_product",
+        "recast",
+        "tiled_divide",
+        "tiled_product",
+        "upcast",
+        "zipped_divide",
+        "zipped_product",
+    ),
+}
+EXPORTS = {name: module for module, names in _NAMES.items() for name in names}
+"""What the package offers by itself: name -> module. A command that needs one module loads no other."""
+
+if not TYPE_CHECKING:  # a type checker shall go on to find misspelt names
+
+    def __getattr__(name: str) -> object:
+        """Return what EXPORTS names, or a module of the package, imported when it is first asked for."""
+        if name in EXPORTS:
+            return getattr(import_module(f"{__name__}.{EXPORTS[name]}"), name)
+        if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *EXPORTS])

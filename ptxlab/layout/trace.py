@@ -1,12 +1,12 @@
 """The way of one element: global memory, shared memory, registers, a product, and back to global memory.
 
-A matrix lies in global memory by rows. A tile of it is copied into one stage of a ring in shared memory, read
-by ldmatrix or through a wgmma descriptor, and multiplied. To follow the element through the product, the other
-operand is thought of as the identity matrix: the product then is the element's own matrix, and the accumulator
-that holds the element is one of those that it contributes to. That one is stored through shared memory.
+A matrix lies in global memory by rows. A tile of it is copied into one stage of a ring in shared memory,
+read by ldmatrix or through a wgmma descriptor, and multiplied. To follow the element through the product,
+the other operand is thought of as the identity matrix: the product then is the element's own matrix, and the
+accumulator that holds the element is followed on, through shared memory, to global memory.
 
-Every step is a formula of names that earlier steps gave. Those of the instructions are what ptxlab.isa prints;
-the tests hold each value against its models, composed without this file.
+Every step is a formula of names that earlier steps gave. Those of the instructions are what ptxlab.isa
+prints; the tests hold each value against its models, composed without this file.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ class Setup:
     @cached_property
     def load(self) -> Load:
         """The ldmatrix that fills the operand of mma."""
-        assert isinstance(self.form, MmaForm)
-        found = (each for each in loads(self.form) if each.operand == self.operand and each.tiles == 1)
+        known = loads(self.form) if isinstance(self.form, MmaForm) else ()
+        found = (each for each in known if (each.operand, each.tiles) == (self.operand, 1))
         return next(each for each in found if each.form.trans == (self.major == "MN"))
 
     def start(self, across: str, k: str) -> str:

@@ -1,7 +1,7 @@
 """The way of one element, held against the models of TMA, ldmatrix, mma, wgmma and stmatrix in turn.
 
-Each element carries its own number through the models. The formulas of the trace are evaluated for all elements
-of a tile at once, and must name the places where the models put the number.
+Each element carries its own number through the models. The formulas of the trace are evaluated for all
+elements of a tile at once, and must name the places where the models put the number.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def narrowed(block: Ints) -> NDArray[np.uint32]:
 
 @BOTH
 def test_stmatrix_takes_the_accumulator_from_where_it_is(setup: Setup) -> None:
-    """The formulas of stmatrix and those of D name the same lane, and its address is of the element's chunk."""
+    """The formulas of stmatrix and of D name the same lane, and its address is of the element's chunk."""
     at = named(setup)
     if setup.c_size == 4:
         assert "s_matrix" not in at

@@ -99,23 +99,27 @@ def _traced(document: dict[str, Any]) -> list[Block]:
     params = document["params"]
     tile = "x".join(map(str, params["tile"]))
     element = ", ".join(map(str, result["element"]))
-    told = f"{params['dtype']}, tile {tile}, swizzle {params['swizzle']}, {params['operand']} of {params['instr']}"
-    title = Text(f"The way of element [{element}]: {told}", "heading")
-    rows: list[tuple[Cell, ...]] = []
-    for step in result["trace"]:
-        stage = step["stage"] if not rows or step["stage"] != stage_before else ""
-        stage_before = step["stage"]
-        rows.append((stage, step["name"], step["value"], step["formula"] or "given", step["meaning"]))
+    setup = f"{params['dtype']}, tile {tile}, swizzle {params['swizzle']}"
+    user = f"{params['operand']} of {params['instr']}"
+    title = Text(f"The way of element [{element}]: {setup}, {user}", "heading")
+    rows: list[tuple[Cell, ...]] = [
+        (step["stage"], step["name"], step["value"], step["formula"] or "given", step["meaning"])
+        for step in result["trace"]
+    ]
     table = Table("step by step", ("where", "name", "value", "formula", "what it is"), rows)
     grids = [Grid(**{**each, "marked": tuple(each["marked"])}) for each in result["pictures"]]
-    checks = [
-        Text(
-            f"{'holds' if each['ok'] else 'FAILED'}: {each['name']}: {each['detail']}",
-            "good" if each["ok"] else "bad",
-        )
+    told = [Text(text) for text in (result["contributes"]["conclusion"], result["legend"])]
+    return [title, _conclusion(result), told[0], *_held(document), *grids, told[1], table]
+
+
+def _held(document: dict[str, Any]) -> list[Block]:
+    """Return each check: what holds, or that it failed."""
+    return [
+        Text(f"{each['name']}: {each['detail']}", "good")
+        if each["ok"]
+        else Text(f"FAILED: {each['name']}: {each['detail']}", "bad")
         for each in document["checks"]
     ]
-    return [title, _conclusion(result), Text(result["contributes"]["conclusion"]), *checks, table, *grids]
 
 
 def _compared(document: dict[str, Any]) -> list[Block]:
