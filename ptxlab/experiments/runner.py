@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, ToolError, UsageError
-from ptxlab.experiments import ahead
 from ptxlab.experiments import recording as recordings_of
 from ptxlab.experiments.answers import check_launch, check_said, claims_of, report_of
 from ptxlab.experiments.base import Case, blamed, fault
@@ -23,6 +21,9 @@ from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.unit import build_unit, kernel_name, unit_builder
 from ptxlab.toolchain.arch import CHIPS, DEFAULT_ARCH
 from ptxlab.toolchain.build import Build
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _FIRST_FEW = 5  # differences that are spelled out
 NOT_RUN = "not run on this chip"
@@ -394,6 +395,8 @@ def _prepared(
     probes: list[Probe], arch: str, errors: list[PtxlabError]
 ) -> list[tuple[Probe, list[Case], Future[Build | None]]]:
     """Return the variants of each probe, all being compiled from now on; a probe's own failures as errors."""
+    from ptxlab.experiments import ahead  # a single run needs no threads
+
     found = []
     for probe in probes:
         try:
