@@ -366,7 +366,8 @@ def verify(
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     errors, rows = list(problems), []
-    for probe, cases, build in _prepared(probes, lab.arch, errors):
+    prepared = _prepared(probes, lab.arch, errors)
+    for probe, cases, build in prepared:
         try:
             with blamed(probe.file):
                 rows.append(_verify_probe(probe, cases, build, lab, record, progress, keep=keep))
@@ -381,7 +382,7 @@ def verify(
         raise errors[0]
     if not totals["agree"] and not totals["disagree"]:
         why = f"{lab.why_no_device}; no recording on {lab.arch}"
-        if not totals["variants"]:
+        if not any(cases for _, cases, _ in prepared):
             why = f"{lab.arch} has no {', '.join(row['probe'] for row in rows) or 'probe'}"
         raise MissingError(
             f"nothing to compare: {why}",
@@ -444,6 +445,7 @@ def _verify_probe(
         if kept is not None and not failed:
             kept.add(probe, case, outputs)
     for arch, case in _of_other_chips(probe, lab.arch, cases):
+        row["variants"] += 1
         row["skipped"] += 1
         total.skip(f"{probe.name} {case.key}", f"{NOT_RUN}: {arch} has it, {lab.arch} has not")
     if kept is not None and device is not None and cases:
