@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, ToolError, UsageError
-from ptxlab.experiments import ahead
 from ptxlab.experiments import recording as recordings_of
 from ptxlab.experiments.answers import check_launch, check_said, claims_of, report_of
 from ptxlab.experiments.base import Case, blamed, fault
@@ -23,6 +21,9 @@ from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.unit import build_unit, kernel_name, unit_builder
 from ptxlab.toolchain.arch import CHIPS, DEFAULT_ARCH
 from ptxlab.toolchain.build import Build
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _COUNTERS = "counters"
 _FIRST_FEW = 5  # differences that are spelled out
@@ -450,7 +451,8 @@ def verify(
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     errors, rows = list(problems), []
-    for probe, cases, build in _prepared(probes, lab.arch, errors):
+    prepared = _prepared(probes, lab.arch, errors)
+    for probe, cases, build in prepared:
         try:
             with blamed(probe.file):
                 rows.append(_verify_probe(probe, cases, build, lab, record, progress, keep=keep))
@@ -465,7 +467,7 @@ def verify(
         raise errors[0]
     if not totals["agree"] and not totals["disagree"]:
         why = f"{lab.why_no_device}; no recording on {lab.arch}"
-        if not totals["variants"]:
+        if not any(cases for _, cases, _ in prepared):
             why = f"{lab.arch} has no {', '.join(row['probe'] for row in rows) or 'probe'}"
         raise MissingError(
             f"nothing to compare: {why}",
@@ -479,6 +481,8 @@ def _prepared(
     probes: list[Probe], arch: str, errors: list[PtxlabError]
 ) -> list[tuple[Probe, list[Case], Future[Build | None]]]:
     """Return the variants of each probe, all being compiled from now on; a probe's own failures as errors."""
+    from ptxlab.experiments import ahead  # a single run needs no threads
+
     found = []
     for probe in probes:
         try:
@@ -528,6 +532,7 @@ def _verify_probe(
         if kept is not None and not failed and not _lacks_counters(record):
             kept.add(probe, case, *kept_of(probe, case, outputs, record))
     for arch, case in _of_other_chips(probe, lab.arch, cases):
+        row["variants"] += 1
         row["skipped"] += 1
         total.skip(f"{probe.name} {case.key}", f"{NOT_RUN}: {arch} has it, {lab.arch} has not")
     if kept is not None and device is not None and cases:

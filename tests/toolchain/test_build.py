@@ -264,14 +264,14 @@ WGMMA = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'
     ],
 )
 def test_hints(write: Writer, source: str, arch: str, hint: str) -> None:
-    """C68, C69, C70: what to do next."""
+    """What to do next."""
     assert hint in failure(write("k.cu", source), arch).hint
 
 
 def test_cuda_headers_that_are_not_here_are_said_to_be_looked_for(
     write: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C70."""
+    """The hint says where it looked, and what to install."""
     monkeypatch.setattr("ptxlab.toolchain.build.cuda_include_folders", list)
     error = failure(write("k.cu", "#include <cuda_fp16.h>\n"))
     assert "looked for in: " in error.hint
