@@ -97,8 +97,10 @@ class BanksProbe(Probe):
 
     def claims(self, case: Case) -> dict[str, int]:
         kind = kind_of(case)
-        bits = f".{8 * kind.bytes_per_lane}" if kind.opcode in ("LDS", "STS") and kind.bytes_per_lane > 4 else ""
-        return {f"{kind.opcode}{bits}": 1}
+        if kind.opcode not in ("LDS", "STS") or kind.bytes_per_lane == 4:
+            return {kind.opcode: 1}
+        turing = ".U" if case.arch == "sm_75" and kind.opcode == "LDS" else ""
+        return {f"{kind.opcode}{turing}.{8 * kind.bytes_per_lane}": 1}
 
     def inputs(self, case: Case) -> Arrays:
         return {
@@ -139,7 +141,10 @@ class BanksProbe(Probe):
         found = digits(case, outputs["wavefronts"]) if measured and "wavefronts" in outputs else None
         cycles = (outputs["cycles"] / np.maximum(times(case), 1))[times(case) > 0] if measured else None
         if case.random:
-            return {"patterns": summary(known, found), "titles": {"patterns": "random patterns by wavefronts"}}
+            return {
+                "patterns": summary(known, found),
+                "titles": {"patterns": "random patterns by wavefronts"},
+            }
         used = asked.addresses_of(kind, case.addr, case.mask)
         cost = banks.wavefronts(kind, used)
         row = {"wavefronts": cost.wavefronts, "ideal": cost.ideal, "conflicts": cost.conflicts}
@@ -149,13 +154,21 @@ class BanksProbe(Probe):
             over = None if number is None else max(0, number - cost.ideal)
             taken = None if cycles is None else round(float(cycles[0]), 1)
             rows.append(
-                {"": "measured", "wavefronts": number, "ideal": cost.ideal, "conflicts": over, "cycles": taken}
+                {
+                    "": "measured",
+                    "wavefronts": number,
+                    "ideal": cost.ideal,
+                    "conflicts": over,
+                    "cycles": taken,
+                }
             )
         return {
             **asked.costs(cost),
             "instruction": rows,
             "pictures": [asked.picture(kind, used, cost)],
-            "titles": {"instruction": "one warp instruction; cycles of a repetition, issue and latency included"},
+            "titles": {
+                "instruction": "one warp instruction; cycles of a repetition, issue and latency included"
+            },
         }
 
     def conclude(self, case: Case, record: Record) -> str:

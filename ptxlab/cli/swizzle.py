@@ -109,7 +109,10 @@ def convert(
     dtype: Annotated[
         str,
         typer.Option(
-            "--dtype", metavar="TYPE[,TYPE]", help="In offsets of which types.", autocompletion=choices.tile_types
+            "--dtype",
+            metavar="TYPE[,TYPE]",
+            help="In offsets of which types.",
+            autocompletion=choices.tile_types,
         ),
     ] = "f16,f32,u8,b1",
     origin: Annotated[
@@ -138,9 +141,7 @@ def pad(
     ] = "column",
     write: Annotated[
         str,
-        typer.Option(
-            "--write", help="How it is written, likewise.", autocompletion=choices.tile_accesses
-        ),
+        typer.Option("--write", help="How it is written, likewise.", autocompletion=choices.tile_accesses),
     ] = "row",
     order: OrderOption = "row",
     json: JsonFlag = False,

@@ -178,7 +178,9 @@ def _along_rows(area: Area, name: str) -> Pass:
 def _elements(area: Area, name: str, row: Ints, col: Ints) -> Pass:
     """Move one element a lane, lane after lane."""
     if area.bits < 8:
-        raise UsageError(f"{area.bits}-bit {area.dtype} have no address each; legal: types of 8 bits and more")
+        raise UsageError(
+            f"{area.bits}-bit {area.dtype} have no address each; legal: types of 8 bits and more"
+        )
     return Pass(_of_one_element(area), _by_warps(area.offsets(row, col)), name=name)
 
 
@@ -205,4 +207,3 @@ def _chosen(area: Area, text: str) -> Pass:
             )
     row, col = np.array(found, dtype=np.int64).T
     return _elements(area, text, row, col)
-

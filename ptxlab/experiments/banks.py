@@ -169,7 +169,9 @@ def picture(kind: Access, addresses: list[int | None], cost: Wavefronts) -> dict
             lanes = [list(served.get(bank, {}).values())[wavefront : wavefront + 1] for bank in range(BANKS)]
             cells.append([f"{each[0][0]}{'+' * (len(set(each[0])) > 1)}" if each else "" for each in lanes])
             colours.append([each[0][0] if each else None for each in lanes])
-            names.append(f"phase {phase}, wavefront {wavefront}" if len(cost.groups) > 1 else f"wavefront {wavefront}")
+            names.append(
+                f"phase {phase}, wavefront {wavefront}" if len(cost.groups) > 1 else f"wavefront {wavefront}"
+            )
     return {
         "title": "lane in each bank, wavefront by wavefront (+: more lanes share the word)",
         "cells": cells or [[""] * BANKS],

@@ -6,6 +6,7 @@ import pickle
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,13 +55,20 @@ def counted(
         raise outcome.failure
     if outcome.unknown:
         raise MissingError(f"this GPU, or this version of ncu, has no counter {outcome.unknown[0]}")
+    total = sum(map(len, launches))
+    if len(outcome.launches) != total:
+        raise ToolError(f"ncu profiled {len(outcome.launches)} of {total} launches")
     found = iter(outcome.launches)
-    if len(outcome.launches) != sum(map(len, launches)):
-        raise ToolError(f"ncu profiled {len(outcome.launches)} of {sum(map(len, launches))} launches")
     arrays = []
     for steps, counters in zip(launches, wanted, strict=True):
         own = [next(found)["metrics"] for _ in steps]
-        arrays.append(
-            {name: np.array([int(each[metric]) for each in own], np.uint64) for name, metric in counters.items()}
-        )
+        arrays.append({name: _values(metric, own) for name, metric in counters.items()})
     return arrays
+
+
+def _values(metric: str, launches: Sequence[Mapping[str, Any]]) -> NDArray[np.uint64]:
+    """Return a metric's value in each launch."""
+    values = [each.get(metric) for each in launches]
+    if None in values:
+        raise MissingError(f"ncu could not read the counter {metric}")
+    return np.array([int(value or 0) for value in values], dtype=np.uint64)

@@ -180,9 +180,7 @@ def _price(traffic: Traffic, padding: int) -> str:
     """Return what padding costs in bytes and in blocks of an SM."""
     more = padding * traffic.rows
     before, after = (_blocks(size) for size in (traffic.nbytes, traffic.nbytes + more))
-    return (
-        f"{more} bytes in all: {after} blocks of one tile fit an SM of sm_90 at once, {before} without padding"
-    )
+    return f"{more} bytes in all: {after} blocks of one tile fit an SM of sm_90 at once, {before} without padding"
 
 
 def _blocks(nbytes: int) -> int:
@@ -286,7 +284,9 @@ def pad_record(tile: str, dtype: str, read: str, write: str, order: str) -> Reco
     record.params |= {"read": read, "write": write}
     tried = [_tried(asked, traffic, p) for p in range(0, max(padding or 0, 3 * unit) + 1, unit)]
     if padding is None:
-        told = f"No padding fixes {'both' if write else 'this'}: up to 128 bytes, one access conflicts always."
+        told = (
+            f"No padding fixes {'both' if write else 'this'}: up to 128 bytes, one access conflicts always."
+        )
         record.check("solution", ok=False, detail=told)
     else:
         elements = padding * 8 // asked.area.bits

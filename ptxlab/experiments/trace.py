@@ -35,6 +35,7 @@ _LINE = 128  # bytes of shared memory that all banks hold once
 _LINES = 8
 _SHOWN = 8  # tiles of the matrix that are drawn at most, each way
 _D_ROWS, _D_COLS = 16, 8  # of D that are drawn
+_RANGES = 8  # of numbers that a sentence lists
 _HUE = 4  # colours of neighbouring numbers differ in lightness, every fourth in hue
 
 Values = dict[str, int]
@@ -189,12 +190,19 @@ def _contributes(setup: Setup, at: Values) -> dict[str, Any]:
     places = list(contributions(setup, at))
     warps, lanes, registers = (sorted({place[i] for place in places}) for i in range(3))
     whole = f"D[{at['m']}, :]" if setup.operand == "A" else f"D[:, {at['n']}]"
-    warp = f", warps {spans(warps)}" if isinstance(setup.form, WgmmaForm) else ""
-    held = f"registers {spans(registers)} of lanes {spans(lanes)}{warp}"
+    warp = f", {_named('warp', warps)}" if isinstance(setup.form, WgmmaForm) else ""
+    held = f"{_named('register', registers)} of {_named('lane', lanes)}{warp}"
     return {
         "accumulators": [dict(zip(("warp", "lane", "register"), place, strict=True)) for place in places],
         "conclusion": f"One {setup.name} adds it to {whole}: {held}.",
     }
+
+
+def _named(what: str, numbers: list[int]) -> str:
+    """Return "warp 2" or "lanes 20-23"; of many ranges the first and the last."""
+    ranges = spans(numbers).split(", ")
+    told = ", ".join(ranges if len(ranges) <= _RANGES else [*ranges[:2], "...", ranges[-1]])
+    return f"{what}{'s' if len(numbers) > 1 else ''} {told}"
 
 
 def _pictures(setup: Setup, at: Values) -> list[Picture]:

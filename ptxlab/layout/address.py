@@ -66,7 +66,9 @@ def _parsed(text: str) -> ast.expr:
         syntax = isinstance(error, SyntaxError)
         reason = error.msg if syntax else str(error)
         column = (error.offset or 1) + _leading(text) if syntax else 1
-        raise UsageError(f"address expression '{text}', column {column}: {reason}; legal: {_LEGAL}") from error
+        raise UsageError(
+            f"address expression '{text}', column {column}: {reason}; legal: {_LEGAL}"
+        ) from error
 
 
 def _leading(text: str) -> int:
@@ -79,9 +81,7 @@ class _Walk:
 
     def __init__(self, text: str, names: Mapping[str, int]) -> None:
         self.text = text
-        self.names = dict(names) | {
-            short: names[name] for short, name in _ALIASES.items() if name in names
-        }
+        self.names = dict(names) | {short: names[name] for short, name in _ALIASES.items() if name in names}
 
     def value(self, node: ast.expr) -> int:
         result = self._value(node)
