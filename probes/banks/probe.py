@@ -172,9 +172,12 @@ class BanksProbe(Probe):
         }
 
     def conclude(self, case: Case, record: Record) -> str:
+        del record
         kind = kind_of(case)
         if case.random:
-            return f"{case.random} patterns of {kind.opcode} ({kind.name}), each with its own number of wavefronts."
+            return (
+                f"{case.random} patterns of {kind.opcode} ({kind.name}): the model gives each its wavefronts."
+            )
         used = asked.addresses_of(kind, case.addr, case.mask)
         return asked.sentence(kind, used, banks.wavefronts(kind, used))
 

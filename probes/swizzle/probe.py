@@ -1,9 +1,9 @@
 """Does the solved swizzle read a tile without bank conflicts, and every element of it?
 
-Method: warps copy a tile into shared memory through the device function that `ptxlab swizzle solve --emit cuda`
-prints, and read it with ldmatrix through the same function. Every 32-bit word of the tile carries its own number,
-so that the registers tell whether each element came; wavefronts and conflicts of LDSM come from hardware
-counters, read through ncu.
+Method: warps copy a tile into shared memory through the device function that `ptxlab swizzle solve --emit
+cuda` prints, and read it with ldmatrix through the same function. Every 32-bit word of the tile carries its
+own number, so that the registers tell whether each element came; wavefronts and conflicts of LDSM come from
+hardware counters, read through ncu.
 Counting: all ldmatrix of one block, which read the tile once.
 Source: PTX ISA, "ldmatrix"; NVIDIA Nsight Compute, "Kernel Profiling Guide", metrics of the L1 data stage.
 """
@@ -144,6 +144,7 @@ class SwizzleProbe(Probe):
         }
 
     def conclude(self, case: Case, record: Record) -> str:
+        del record
         traffic, found = asked(case).traffic, chosen(case)
         conflicts = traffic.cost(found) - traffic.ideal
         before = traffic.cost(solver.plain) - traffic.ideal
@@ -178,7 +179,7 @@ def chosen(case: Case) -> Swizzle:
 
 
 def offsets(case: Case) -> NDArray[np.int64]:
-    """Return the offset of each lane in the plain tile, [instruction, lane]; idle lanes point where others do."""
+    """Return each lane's offset in the plain tile, [instruction, lane]; idle lanes point where others do."""
     used = asked(case).traffic.passes[0].offsets
     return np.tile(used, (1, LANES // used.shape[1]))
 
@@ -191,7 +192,7 @@ def words(case: Case) -> NDArray[np.uint32]:
 
 
 def picture(case: Case) -> dict[str, Any]:
-    """Draw the lines of 128 bytes of the first rows: a cell is the row of the tile whose 16 bytes lie there."""
+    """Draw shared memory in lines of 128 bytes: a cell is the row and chunk of the tile that lie there."""
     traffic, found = asked(case).traffic, chosen(case)
     chunks = np.arange(min(traffic.nbytes, 1024) // 16)
     holder = np.full(-(-len(chunks) // 8) * 8, -1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ _MATRICES = tuple(
 _ROWS = {"row": 0, "row.64": 8, "row.128": 16, "cp.async.4": 4, "cp.async.8": 8, "cp.async.16": 16}
 """Accesses along the rows of memory: bytes of a lane; 0 is one element."""
 
-ACCESS_NAMES = (*_MATRICES, "mma.A", "mma.B", "wgmma", *_ROWS, "column", "tma")
+ACCESS_NAMES = (*_MATRICES, "mma.A", "mma.B", "wgmma", "tma", *_ROWS, "column")
 _SHORT = {
     "ldmatrix": "ldmatrix.x4", "ldmatrix.trans": "ldmatrix.x4.trans",
     "stmatrix": "stmatrix.x4", "stmatrix.trans": "stmatrix.x4.trans", "cp.async": "cp.async.16",
@@ -90,16 +91,13 @@ def pass_of(area: Area, name: str) -> Pass:
     """
     if name in _MATRICES:
         return _matrices(area, name)
-    if name in ("mma.A", "mma.B"):
-        return _fragments(area, name)
-    if name == "wgmma":
-        return Pass(ACCESSES[name], _rows_of_matrices(area, name, 1), modes=True, name=name)
-    if name == "tma":
-        return Pass(ACCESSES["cp.async.16"], np.zeros((0, LANES), dtype=np.int64), modes=True, name=name)
+    if name in _OF_TENSOR_UNITS:
+        return _OF_TENSOR_UNITS[name](area, name)
     if name in _ROWS:
         return _along_rows(area, name)
     if name == "column":
-        return _elements(area, name, *np.divmod(np.arange(area.rows * area.cols), area.rows)[::-1])
+        col, row = np.divmod(np.arange(area.rows * area.cols), area.rows)
+        return _elements(area, name, row, col)
     return _chosen(area, name)
 
 
@@ -124,7 +122,7 @@ def _rows_of_matrices(area: Area, name: str, number: int) -> Ints:
             f"legal: multiples of 8 rows and of 16 bytes, {number} matrices at a time"
         )
     chunk, line = np.divmod(np.arange(matrices * 8, dtype=np.int64), area.lines)
-    return (line * area.row_bytes + chunk * VECTOR_BYTES).reshape(-1, 8 * number)
+    return np.asarray((line * area.row_bytes + chunk * VECTOR_BYTES).reshape(-1, 8 * number))
 
 
 def _fragments(area: Area, name: str) -> Pass:
@@ -207,3 +205,22 @@ def _chosen(area: Area, text: str) -> Pass:
             )
     row, col = np.array(found, dtype=np.int64).T
     return _elements(area, text, row, col)
+
+
+def _core_matrices(area: Area, name: str) -> Pass:
+    """Read one core matrix after the other, each a phase: a model, for no counter tells them apart."""
+    return Pass(ACCESSES[name], _rows_of_matrices(area, name, 1), modes=True, name=name)
+
+
+def _boxes(area: Area, name: str) -> Pass:
+    """Write whole boxes: at no cost that is known, and with the swizzles that TMA has."""
+    del area
+    return Pass(ACCESSES["cp.async.16"], np.zeros((0, LANES), dtype=np.int64), modes=True, name=name)
+
+
+_OF_TENSOR_UNITS: dict[str, Callable[[Area, str], Pass]] = {
+    "mma.A": _fragments,
+    "mma.B": _fragments,
+    "wgmma": _core_matrices,
+    "tma": _boxes,
+}

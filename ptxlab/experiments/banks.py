@@ -121,8 +121,8 @@ def sentence(kind: Access, addresses: list[int | None], cost: Wavefronts) -> str
     model = "" if kind.counted else " A model: no counter tells the reads of one instruction."
     if cost.merged:
         return (
-            f"{_times(cost.wavefronts)} where {cost.ideal} are the floor for full warps: neighbouring lanes read "
-            f"the same, and phases are served together.{model}"
+            f"{_times(cost.wavefronts)} where {cost.ideal} are the floor for full warps: neighbouring lanes "
+            f"read the same, and phases are served together.{model}"
         )
     if not cost.conflicts:
         phases = f" in {len(cost.phases)} phases" if len(cost.phases) > 1 else ""
@@ -130,8 +130,8 @@ def sentence(kind: Access, addresses: list[int | None], cost: Wavefronts) -> str
         return f"{_times(cost.wavefronts)}{phases}, no conflicts{only}.{model}"
     lanes, bank, words = _worst(kind, addresses, cost)
     return (
-        f"{_times(cost.wavefronts)}, {cost.ideal} would do: {cost.conflicts} more, for lanes {spans(lanes)} want "
-        f"{words} different words of bank {bank} in one phase.{model}"
+        f"{_times(cost.wavefronts)}, {cost.ideal} would do: {cost.conflicts} more, for lanes {spans(lanes)} "
+        f"want {words} different words of bank {bank} in one phase.{model}"
     )
 
 

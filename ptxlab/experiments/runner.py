@@ -280,8 +280,12 @@ def _run_on_device(
     """Run, compare, and return the outputs and whether they are the device's.
 
     Args:
-        probe, case, worker, build, record: what runs where, and what is told of it.
+        probe: the probe.
+        case: the point.
+        worker: where it runs.
+        build: what holds its kernel.
         known: the prediction, and the counters of the launches.
+        record: gets what is found.
 
     Raises:
         DeviceError: the device faulted or hung, and the probe did not say that it would.

@@ -96,7 +96,10 @@ def solve_record(tile: str, dtype: str, accesses: Sequence[str], order: str, emi
     """Return the smallest swizzle with which no access conflicts, else the least padding.
 
     Args:
-        tile, dtype, accesses, order: see question().
+        tile: as question() takes it, like the next three.
+        dtype: of the elements.
+        accesses: the first the one that is asked about.
+        order: of the matrix in memory.
         emit: "cuda" adds the device function of the answer.
 
     Raises:
@@ -180,7 +183,7 @@ def _price(traffic: Traffic, padding: int) -> str:
     """Return what padding costs in bytes and in blocks of an SM."""
     more = padding * traffic.rows
     before, after = (_blocks(size) for size in (traffic.nbytes, traffic.nbytes + more))
-    return f"{more} bytes in all: {after} blocks of one tile fit an SM of sm_90 at once, {before} without padding"
+    return f"{more} bytes in all; an SM of sm_90 holds {after} blocks of one such tile, {before} without it"
 
 
 def _blocks(nbytes: int) -> int:

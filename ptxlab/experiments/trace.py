@@ -89,8 +89,8 @@ def _form(instr: str, dtype: str, operand: str, major: str) -> MmaForm | WgmmaFo
             dense_forms(), DEFAULT_ARCH, shape=found[2], a=dtype, b=dtype, acc=acc, layout="row.col"
         )
         return form
-    majors = {"a_major": "K", "b_major": "K", f"{operand.lower()}_major": major}
-    wide = WgmmaForm(8, dtype, dtype, ACCUMULATORS[dtype][0], **majors)
+    a_major, b_major = (major, "K") if operand == "A" else ("K", major)
+    wide = WgmmaForm(8, dtype, dtype, ACCUMULATORS[dtype][0], a_major=a_major, b_major=b_major)
     parsed = parse_form(found[2], wide)
     check_form(parsed, DEFAULT_ARCH)
     return parsed

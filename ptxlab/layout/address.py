@@ -62,13 +62,14 @@ def _parsed(text: str) -> ast.expr:
         raise UsageError(f"an address expression has {len(text)} characters; legal: at most {_LONGEST}")
     try:
         return ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        syntax = isinstance(error, SyntaxError)
-        reason = error.msg if syntax else str(error)
-        column = (error.offset or 1) + _leading(text) if syntax else 1
-        raise UsageError(
-            f"address expression '{text}', column {column}: {reason}; legal: {_LEGAL}"
-        ) from error
+    except SyntaxError as error:
+        raise _refused(text, (error.offset or 1) + _leading(text), error.msg) from error
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _refused(text, 1, str(error)) from error
+
+
+def _refused(text: str, column: int, reason: str) -> UsageError:
+    return UsageError(f"address expression '{text}', column {column}: {reason}; legal: {_LEGAL}")
 
 
 def _leading(text: str) -> int:
@@ -124,7 +125,7 @@ class _Walk:
 
     def refuse(self, reason: str, node: ast.expr) -> UsageError:
         column = 1 + node.col_offset + _leading(self.text)
-        return UsageError(f"address expression '{self.text}', column {column}: {reason}; legal: {_LEGAL}")
+        return _refused(self.text, column, reason)
 
 
 def lane_addresses(text: str, *, alignment: int, warp: int = 0) -> list[int]:

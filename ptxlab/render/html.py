@@ -23,7 +23,7 @@ svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; font: 13px/1.5 ui-monospace, monospace; }
 caption { text-align: left; font: 600 15px system-ui, sans-serif; padding-bottom: .4rem; }
 th, td { padding: .15rem .7rem; text-align: left; border-bottom: 1px solid var(--line); }
-.right { text-align: right; }
+.wide { overflow-x: auto; } .right { text-align: right; }
 .conclusion { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); }
 .warning { color: var(--warning); } .faint { color: var(--faint); }
 [data-n] { transition: opacity .1s; }
@@ -93,8 +93,8 @@ def _table(table: Table) -> str:
         rows.append(f"<tr{data}>{cells}</tr>")
     body = "\n".join(rows)
     return (
-        f"<table>\n<caption>{escape(table.title)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f'<div class="wide"><table>\n<caption>{escape(table.title)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
     )
 
 

@@ -13,9 +13,9 @@ from functools import cache
 
 COUNT = 32
 _GROUP = 4
-# Chosen by search (simulated annealing): the two nearest colours lie as far apart as was found, to the usual eye
-# and to those that lack one kind of cone, while inks stay legible and all 32 stay distinct on a terminal with
-# 256 colours. Eyes that lack a cone see little of hue, so groups differ in lightness too. The tests hold it all.
+# Chosen by search (simulated annealing): the two nearest colours lie as far apart as was found, to the usual
+# eye and to those that lack one kind of cone, while inks stay legible and all 32 stay distinct on a terminal
+# with 256 colours. Eyes that lack a cone see little of hue, so groups differ in lightness too.
 _HUES = (37, 94, 120, 171, 198, 269, 320, 353)  # degrees, of each group
 _SHIFTS = (0.013, 0.070, -0.013, 0.008, 0.069, -0.054, 0.011, -0.063)  # of each group's lightness
 _LIGHTNESS = (0.848, 0.737, 0.611, 0.474)

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,6 @@ COMMANDS = {
     "trace": "layout trace",
     "trace of wgmma": "layout trace --instr wgmma.m64n256k16 --operand B",
     "table of mma": "layout table mma --shape m16n8k32 --dtype s8",
-    "table of ldmatrix": "layout table ldmatrix --trans",
-    "table of stmatrix": "layout table stmatrix",
     "table of wgmma": "layout table wgmma",
     "probe": "probe ldmatrix --swizzle 128B --pitch 128 --backend model",
 }
@@ -47,7 +46,8 @@ function backdrop(node) {
 }
 const page = document.querySelector("rect.page");
 const PAGE = page ? getComputedStyle(page).fill : "rgb(255, 255, 255)";
-for (const text of document.querySelectorAll("svg text")) {
+const texts = [...document.querySelectorAll("svg text")].filter(each => each.textContent.trim());
+for (const text of texts) {
   const box = text.getBoundingClientRect(), cell = text.parentNode.querySelector(":scope > rect");
   const svg = text.ownerSVGElement.getBoundingClientRect();
   const inCell = cell && !cell.classList.contains("page") && text.parentNode.querySelector(":scope > title")
@@ -65,7 +65,6 @@ for (const node of document.querySelectorAll("h1, h2, p, th, td, caption"))
 for (const node of document.querySelectorAll("td, th, p, h1, h2"))
   if (node.scrollWidth > node.clientWidth + 1) problems.push(node.textContent);
 if (document.documentElement.scrollWidth > innerWidth) problems.push("the page is wider than the window");
-const wide = document.querySelectorAll("svg [data-n]").length, all = document.querySelectorAll("svg text").length;
 const lit = document.querySelector("[data-n]");
 let picked = null;
 if (lit && typeof pick === "function") {
@@ -75,7 +74,7 @@ if (lit && typeof pick === "function") {
 }
 const out = document.createElement("pre");
 out.id = "measured";
-out.textContent = JSON.stringify({problems, contrasts, wide, all, picked});
+out.textContent = JSON.stringify({problems, contrasts, picked, all: texts.length});
 document.body.append(out);
 """
 
@@ -99,13 +98,14 @@ def browse(*options: str, scheme: str, page: Path) -> subprocess.CompletedProces
     return subprocess.run(
         [
             BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-            "--window-size=1400,1200", f"--user-data-dir={page.parent / 'profile'}",
+            "--window-size=1300,700", f"--user-data-dir={page.parent / 'profile'}",
             f"--blink-settings=preferredColorScheme={SCHEMES[scheme]}", *options, page.as_uri(),
         ],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
 
 
+@cache
 def measured(file: Path, scheme: str) -> dict[str, Any]:
     """Return what the browser measures of a page, or of a picture that stands in one."""
     text = file.read_text(encoding="utf-8")
