@@ -175,9 +175,7 @@ class BanksProbe(Probe):
         del record
         kind = kind_of(case)
         if case.random:
-            return (
-                f"{case.random} patterns of {kind.opcode} ({kind.name}): the model gives each its wavefronts."
-            )
+            return f"{case.random} patterns of {kind.opcode} ({kind.name}), each with its wavefronts."
         used = asked.addresses_of(kind, case.addr, case.mask)
         return asked.sentence(kind, used, banks.wavefronts(kind, used))
 

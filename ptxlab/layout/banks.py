@@ -5,9 +5,10 @@ take part in one phase together move at most 128 bytes. Lanes of a phase that to
 A phase takes as many wavefronts as the busiest bank has different words.
 
 Phases: 32-bit accesses one of 32 lanes; 64-bit two of 16; 128-bit four of 8; ldmatrix and stmatrix one for
-each 8x8 matrix, of 8 rows of 16 bytes; cp.async as a store of its size. Phases of a load are joined where
-neighbours read the same: see ``_joined``. Source: the wavefront counters of Nsight Compute on sm_90, which
-the recordings of the probe ``banks`` hold.
+each 8x8 matrix, of 8 rows of 16 bytes. Loads of 64 and 128 bits can take fewer wavefronts than phases:
+``_joinable`` says where. cp.async has the phases of a store of its size, but its lanes do not share words.
+Source: wavefront counters of an H200, which the recordings of the probe ``banks`` hold class by class; what
+they do not hold is not proven. That cp.async shares nothing was seen by others on sm_120.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Access:
         lanes_per_phase: how many of those are served together.
         opcode: what it is in SASS.
         joins: whether phases are joined where neighbouring lanes read the same.
+        shares: whether lanes of a phase that touch the same word share it.
         counted: whether a counter of the device can tell its wavefronts.
 
     """
@@ -51,6 +53,7 @@ class Access:
     lanes_per_phase: int
     opcode: str
     joins: bool = False
+    shares: bool = True
     counted: bool = True
 
     @property
@@ -78,7 +81,10 @@ ACCESSES: dict[str, Access] = {
         *(each for bits in (32, 64, 128) for each in _plain(bits)),
         *(Access(f"ldmatrix.x{n}", "ld", 16, 8 * n, 8, "LDSM") for n in (1, 2, 4)),
         *(Access(f"stmatrix.x{n}", "st", 16, 8 * n, 8, "STSM") for n in (1, 2, 4)),
-        *(Access(f"cp.async.{size}", "st", size, 32, 128 // size, "LDGSTS") for size in (4, 8, 16)),
+        *(
+            Access(f"cp.async.{size}", "st", size, 32, 128 // size, "LDGSTS", shares=False)
+            for size in (4, 8, 16)
+        ),
         Access("wgmma", "ld", 16, 8, 8, "HGMMA", counted=False),
     )
 }
@@ -195,39 +201,46 @@ def _costs(kind: Access, used: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     costs = _busiest(kind, used, kind.lanes_per_phase)
     if not kind.joins:
         return costs, np.zeros((len(used), kind.ideal), dtype=bool)
-    joined = _joined(used.reshape(len(used), kind.ideal // 2, 2 * kind.lanes_per_phase))
+    joined = _joinable(kind, used) & (costs[:, ::2] > 0) & (costs[:, 1::2] > 0)
     some = joined.any(axis=1)
-    if some.any():
-        together = _busiest(kind, used[some], 2 * kind.lanes_per_phase)
-        costs[some, ::2] = np.where(joined[some], together, costs[some, ::2])
-        costs[:, 1::2][joined] = 0
+    together = _busiest(kind, used[some], 2 * kind.lanes_per_phase)
+    joined[some] &= together == 1
+    costs[:, 1::2][joined] = 0
     return costs, joined
 
 
 def _busiest(kind: Access, used: Ints, lanes: int) -> Ints:
-    """Return the number of different words in the busiest bank, for each ``lanes`` lanes in a row."""
+    """Return how many words the busiest bank serves, one by one, for each ``lanes`` lanes in a row."""
     if not len(used):
         return np.zeros((0, kind.lanes // lanes), dtype=np.int64)
     words = words_of(kind, used).reshape(-1, lanes * max(1, kind.bytes_per_lane // WORD_BYTES))
     words = np.sort(words, axis=1)
     first = words != OFF
-    first[:, 1:] &= words[:, 1:] != words[:, :-1]
+    if kind.shares:
+        first[:, 1:] &= words[:, 1:] != words[:, :-1]
     row, place = np.nonzero(first)
     banks = row * BANKS + words[row, place] % BANKS
     per_bank = np.bincount(banks, minlength=len(words) * BANKS).reshape(-1, BANKS)
     return np.asarray(per_bank.max(axis=1).reshape(len(used), -1).astype(np.int64))
 
 
-def _joined(pairs: Ints) -> NDArray[np.bool_]:
-    """Say for each pair of phases, [..., lane], whether the device serves both together.
+def _joinable(kind: Access, used: Ints) -> NDArray[np.bool_]:
+    """Say for each pair of phases, [instruction, pair], whether two lanes each can share what they read.
 
-    It does where every lane reads what lane i ^ 1 reads, or every lane what lane i ^ 2 reads: then both
-    phases have no more than 128 different bytes between them. A lane that is off is no hindrance.
+    Every lane i shares with lane i ^ 1, or every one with i ^ 2, or with the one in its place in the other
+    phase: both want the same address, or one is off. If then a single wavefront has all that both phases
+    want, the device joins them. That was measured, and so was an exception: while lane 31 is on, the first
+    two phases of a 128-bit load are not joined if one of their lanes is off (5 of 5 such patterns; NVIDIA
+    H200, 2026-11-30).
     """
+    pairs = used.reshape(len(used), kind.ideal // 2, 2 * kind.lanes_per_phase)
     lanes = np.arange(pairs.shape[-1])
 
     def alike(step: int) -> NDArray[np.bool_]:
         other = pairs[..., lanes ^ step]
         return np.asarray(((pairs == other) | (pairs == OFF) | (other == OFF)).all(axis=-1))
 
-    return np.asarray(alike(1) | alike(2))
+    found = alike(1) | alike(2) | alike(kind.lanes_per_phase)
+    if kind.ideal > 2:
+        found[:, 0] &= (used[:, -1] == OFF) | (pairs[:, 0] != OFF).all(axis=-1)
+    return np.asarray(found)
