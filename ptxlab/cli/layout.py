@@ -51,6 +51,9 @@ def register(app: typer.Typer) -> None:
     group.command("support")(support)
     group.command("compare")(compare)
     group.command("trace")(trace)
+    group.command("eval")(evaluate)
+    group.command("print", help="The same as eval.")(evaluate)
+    group.command("explain")(explain)
     app.add_typer(group, name="layout", help="Look up who holds what, and what each architecture has.")
 
 
@@ -287,19 +290,3 @@ def trace(
     )  # fmt: skip
     save_pictures(record, svg, html, None)
     emit(record, json=json, format=format)
-
-
-_register_maps = register
-
-
-def _register_all(app: typer.Typer) -> None:
-    """Add the command, those on register maps first and then those on layouts."""
-    _register_maps(app)
-    group = app.registered_groups[-1].typer_instance
-    if group is not None:
-        group.command("eval")(evaluate)
-        group.command("print", help="The same as eval.")(evaluate)
-        group.command("explain")(explain)
-
-
-register = _register_all

@@ -240,12 +240,12 @@ def _why(traffic: Traffic, given: Swizzle) -> str:
 
 
 def _refuse_small(name: str, given: Swizzle, area: Area) -> None:
-    """Refuse a swizzle that has no room to repeat in a tile."""
+    """Refuse a swizzle of a tile so much smaller than its period that nothing in it would move."""
     nbytes = area.lines * area.row_bytes
-    if given.bits and (given.period - 1).bit_length() > solver.reach(nbytes):
+    if given.bits and given.base + given.shift >= solver.reach(nbytes):
         raise UsageError(
             f"the tile of {nbytes} bytes is smaller than one period of swizzle {name}, which is "
-            f"{given.period} bytes; legal: a tile of at least that"
+            f"{given.period} bytes, and nothing in it would move; legal: a tile of at least that"
         )
 
 

@@ -91,7 +91,7 @@ def test_one_swizzle_in_several_units() -> None:
 
 def test_a_tile_smaller_than_a_period_is_refused() -> None:
     """8x128 bits are 128 bytes, and <3,7,3> of bits repeats every 1024."""
-    with pytest.raises(UsageError, match="128 bytes is smaller than one period .* 1024 bytes"):
+    with pytest.raises(UsageError, match=r"128 bytes is smaller than one period .* 1024 bytes"):
         check_record("3,7,3", "8x128", "b1", ["ldmatrix.x4"], "row")
 
 
@@ -127,7 +127,7 @@ def test_wavefronts_of_8_bit_rows(columns: int, cost: int) -> None:
     [("mma.B", "32x128", {0: 4, 16: 2, 32: 1}), ("mma.A", "32x32", {0: 8, 16: 1})],
 )
 def test_tf32_fragments_by_padding(how: str, tile: str, costs: dict[int, int]) -> None:
-    """B from [k][n] at a pitch of 128 floats, A from [m][k] at 32: wavefronts of a load by bytes of padding."""
+    """B from [k][n] at a pitch of 128 floats, A from [m][k] at 32: wavefronts by bytes of padding."""
     traffic = question(tile, "tf32", [how], "row").traffic
     (only,) = traffic.passes
     assert {padding: only.worst(traffic.padded(padding)) for padding in costs} == costs

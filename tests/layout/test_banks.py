@@ -128,7 +128,7 @@ def test_trans_and_direction_in_names() -> None:
     assert access("ldmatrix.x2.trans") == access("ldmatrix.x2")
     assert access("64", "st").name == "st.64"
     assert access("cp.async.8", "st").opcode == "LDGSTS"
-    with pytest.raises(UsageError, match="stmatrix.x1 stores to shared memory; legal: --op st"):
+    with pytest.raises(UsageError, match=r"stmatrix\.x1 stores to shared memory; legal: --op st"):
         access("stmatrix.x1", "ld")
 
 

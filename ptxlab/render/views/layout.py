@@ -23,19 +23,32 @@ _NAMES = {"logical_col": "logical_col here"}
 
 def view(document: dict[str, Any]) -> list[Block]:
     """Return the blocks for whichever of the layout commands made the document."""
+    from ptxlab.render.views import layout_algebra
+
     result = document["result"]
-    if "forms" in result:
-        return _support(document)
-    if "moves" in result:
-        return _compared(document)
-    if "operands" in result:
-        return _detail(document)
-    if "trace" in result:
-        return _traced(document)
-    for name, title in (("places", "where it is"), ("holds", "what is held")):
-        if name in result:
-            return [_title(document), _conclusion(result), *_entries(title, result[name])]
-    return _table(document)
+    views = {
+        "grid": layout_algebra.evaluated,
+        "steps": layout_algebra.explained,
+        "forms": _support,
+        "moves": _compared,
+        "operands": _detail,
+        "trace": _traced,
+        "places": _where,
+        "holds": _what,
+    }
+    return next((views[key] for key in views if key in result), _table)(document)
+
+
+def _where(document: dict[str, Any]) -> list[Block]:
+    return _answered(document, "where it is", document["result"]["places"])
+
+
+def _what(document: dict[str, Any]) -> list[Block]:
+    return _answered(document, "what is held", document["result"]["holds"])
+
+
+def _answered(document: dict[str, Any], title: str, entries: list[dict[str, Any]]) -> list[Block]:
+    return [_title(document), _conclusion(document["result"]), *_entries(title, entries)]
 
 
 def _title(document: dict[str, Any]) -> Text:
@@ -259,20 +272,3 @@ def _reasons(forms: list[dict[str, Any]]) -> dict[str, tuple[set[str], dict[str,
             names.add(form["ptx"])
             archs[arch] = None
     return refused
-
-
-_view_of_maps = view
-
-
-def _view_of_all(document: dict[str, Any]) -> list[Block]:
-    """Return the blocks for eval and explain, or for one of the commands on register maps."""
-    from ptxlab.render.views import layout_algebra
-
-    if "grid" in document["result"]:
-        return layout_algebra.evaluated(document)
-    if "steps" in document["result"]:
-        return layout_algebra.explained(document)
-    return _view_of_maps(document)
-
-
-view = _view_of_all
