@@ -66,4 +66,4 @@ def test_lanes_that_are_off() -> None:
 def test_bad_questions_name_the_place(arguments: tuple[str, ...], words: str) -> None:
     """One line each."""
     with pytest.raises(UsageError, match=words):
-        banks_record(*arguments)
+        banks_record(*arguments)  # type: ignore[arg-type]

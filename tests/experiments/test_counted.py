@@ -13,6 +13,7 @@ from ptxlab.errors import MissingError, ToolError
 from ptxlab.experiments import counted as module
 from ptxlab.experiments import registry, runner
 from ptxlab.experiments.counted import counted
+from ptxlab.experiments.probe import Probe
 from ptxlab.toolchain import ncu
 
 LAUNCH = Launch("unit", "k", (1, 1, 1), (32, 1, 1), ())
@@ -82,9 +83,8 @@ class Silicon:
 
 def run(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Any:
     """Run a probe that has counters on a stand-in for a device, with this answer of ncu."""
-    probe = next(
-        each for each in registry.usable_probes() if hasattr(each, "counters") and _has_counters(each)
-    )
+    probes = (each for each in registry.usable_probes() if isinstance(each, Probe))
+    probe = next(each for each in probes if each.counters(each.case("sm_90a")))
     case = probe.case("sm_90a")
 
     def read(*_: Any) -> Any:
@@ -97,10 +97,6 @@ def run(monkeypatch: pytest.MonkeyPatch, answer: Any) -> Any:
     lab = runner.Lab("sm_90a", Silicon(probe, case), None, "")  # type: ignore[arg-type]
     record, _ = runner.run_probe(probe, case, lab)
     return record
-
-
-def _has_counters(probe: Any) -> bool:
-    return bool(probe.counters(probe.case("sm_90a")))
 
 
 def test_counters_are_compared_like_all_outputs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,5 +45,5 @@ def test_a_swizzle_that_the_tile_cannot_have_is_refused() -> None:
     """It would tear 16 bytes, or leave the tile."""
     with pytest.raises(UsageError, match="legal: M from 4"):
         PROBE.case("sm_90a", swizzle="3,2,4")
-    with pytest.raises(UsageError, match="moves elements outside the tile of 640 bytes"):
-        PROBE.case("sm_90a", tile="8x40", access="ldmatrix.x1", swizzle="3,3,3")
+    with pytest.raises(UsageError, match="moves elements outside the tile of 384 bytes"):
+        PROBE.case("sm_90a", tile="8x24", access="ldmatrix.x1", swizzle="1,6,1")

@@ -11,7 +11,7 @@ def view(document: dict[str, Any]) -> list[Block]:
     """Return the answer in its units, the cost before and after, and the sentence."""
     result = document["result"]
     if "converted" in result:
-        return [_table("one swizzle in several units", result["converted"]), _conclusion(result)]
+        return [_table("one swizzle in several units", result["converted"]), _conclusion(document)]
     return [
         *([_table("busiest instruction by padding", result["tried"])] if "tried" in result else []),
         _costs(document),
@@ -24,13 +24,26 @@ def view(document: dict[str, Any]) -> list[Block]:
             Text(f"{name} is a model: no counter tells its wavefronts.", "warning")
             for name in result["modelled"]
         ],
-        _conclusion(result),
+        *_failures(document),
+        _conclusion(document),
         *([Text(result["cuda"])] if "cuda" in result else []),
     ]
 
 
-def _conclusion(result: dict[str, Any]) -> Text:
-    return Text(result["conclusion"], "conclusion")
+def _failures(document: dict[str, Any]) -> list[Block]:
+    """Say why the exit code is 1, unless the conclusion says it, and what was not done."""
+    said = document["result"]["conclusion"]
+    failed = [each for each in document["checks"] if not each["ok"] and each["detail"] != said]
+    return [
+        *(Text(f"FAILED: {each['name']}: {each['detail']}", "bad") for each in failed),
+        *(Text(f"not done: {each['case']}: {each['reason']}", "faint") for each in document["skipped"]),
+    ]
+
+
+def _conclusion(document: dict[str, Any]) -> Text:
+    """Return the sentence; where checks failed, what they say."""
+    failed = [f"{each['name']} FAILED: {each['detail']}" for each in document["checks"] if not each["ok"]]
+    return Text("; ".join(failed), "bad") if failed else Text(document["result"]["conclusion"], "conclusion")
 
 
 def _table(title: str, rows: list[dict[str, Cell]]) -> Table:
