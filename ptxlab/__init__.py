@@ -1,3 +1,10 @@
 """ptxlab: what tensor-core instructions do, predicted by a model and proven on silicon."""
 
 __version__ = "0.1.0"
+
+
+def picture(thing: object) -> str | None:
+    """Return a layout, a swizzle or a register map as an SVG; None where there is nothing to draw."""
+    from ptxlab.render.notebook import drawn
+
+    return drawn(thing)

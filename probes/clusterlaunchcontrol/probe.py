@@ -12,11 +12,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxlab.experiments.base import Case, Macros, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import clusterlaunchcontrol as isa
+
+SHOWN, ACROSS = 64, 16
+"""Blocks in the picture, and in a row of it."""
+
+
+def picture(times: NDArray[Any], cluster: int) -> dict[str, Any]:
+    """Return how often the work of the first blocks was done as a grid; a colour is a cluster."""
+    rows = range(0, len(times), ACROSS)
+    places = [[block if block < len(times) else None for block in range(row, row + ACROSS)] for row in rows]
+    return {
+        "title": f"how often the work of the first {len(times)} blocks was done; a colour is a cluster",
+        "cells": [["" if block is None else str(times[block]) for block in row] for row in places],
+        "colours": [[None if block is None else block // cluster for block in row] for row in places],
+        "row_names": [f"from block {row}" for row in rows],
+        "column_names": [f"+{column}" for column in range(ACROSS)],
+    }
 
 
 class ClusterLaunchControlProbe(Probe):
@@ -60,6 +77,7 @@ class ClusterLaunchControlProbe(Probe):
             "ptx": isa.PTX,
             "work": [{"done": f"{n} times" if n != 1 else "once", "blocks": count} for n, count in rows],
             "answer": [{"bytes at the mbarrier": isa.ANSWER_BYTES, "in blocks": case.cluster}],
+            "pictures": [picture(outputs["done"][:SHOWN] + 1, case.cluster)],
         }
 
     def conclude(self, case: Case, record: Record) -> str:

@@ -123,6 +123,7 @@ class GridDepControlProbe(Probe):
                  "right words that it read": right if known else "not known",
                  "of words": case.blocks * LANES},
             ],
+            "pictures": [picture(case, met=met > 0)],
             "rules": [{"of": name, "rule": rule} for name, rule in RULES.items()],
         }  # fmt: skip
 
@@ -164,6 +165,30 @@ def overlaps(case: Case) -> bool:
 def is_ordered(case: Case) -> bool:
     """Say whether the dependent sees what the kernel ahead wrote."""
     return isa.is_ordered(wait=case.wait == "yes", programmatic=case.attribute == "yes")
+
+
+def picture(case: Case, *, met: bool) -> dict[str, Any]:
+    """Draw what the two launches do one after the other, from left to right."""
+    ahead = [
+        "allows" if case.launch == "early" else "",
+        "meets it" if met else "in vain",
+        "writes",
+        "allows" if case.launch == "late" else "",
+        "ends",
+        "",
+    ]
+    waits = "waits" if case.wait == "yes" else ""
+    dependent = [""] * 5 + ["reads"]
+    if met:
+        dependent = ["", "starts", waits, waits, waits, "reads"] if waits else ["", "reads", *[""] * 4]
+    rows = {"kernel ahead": ahead, "dependent": dependent}
+    return {
+        "title": "what runs at the same time, from left to right",
+        "cells": list(rows.values()),
+        "colours": [[9 * i if cell else None for cell in row] for i, row in enumerate(rows.values())],
+        "row_names": list(rows),
+        "column_names": ["start", "watch", "data", "late", "end", "after"],
+    }
 
 
 def values(case: Case) -> NDArray[np.uint32]:

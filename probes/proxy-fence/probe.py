@@ -29,6 +29,7 @@ READS = {"store": BulkForm("store"), "reduce": BulkForm("reduce", "add", "u32")}
 FENCES = ("none", "each", "loop", "issuer")
 THREADS, WORDS = 128, 4
 MOST_STEPS = 8
+PIECES = 16  # threads in a line of the picture
 RULES = {
     "who": "each thread that wrote, not the one that issues the copy",
     "when": "after its last write, before the barrier that hands the data over; a barrier is no fence",
@@ -116,6 +117,7 @@ class ProxyFenceProbe(Probe):
             "ptx": f"{case.write}, {isa.PTX} ({case.fence}), {READS[case.read].ptx}",
             "run": [held | {"can be relied on": proof}],
             "order": ordered(case),
+            "pictures": [picture(outputs["target"] if safe or measured else None)],
             "rules": [{"question": name, "answer": text} for name, text in RULES.items()],
         }
 
@@ -136,6 +138,20 @@ def source(case: Case) -> NDArray[np.uint32]:
     step, thread, word = np.indices((1 + case.steps, THREADS, WORDS), dtype=np.uint32)
     words: NDArray[np.uint32] = (1 + step) << np.uint32(16) | thread << np.uint32(8) | word
     return words
+
+
+def picture(target: NDArray[np.uint32] | None) -> dict[str, Any]:
+    """Draw which write of each thread the copy saw, 0 being the one ahead of the loop."""
+    words: list[list[int]] = [[]] * THREADS if target is None else (target >> 16).tolist()
+    seen = [sorted({word - 1 for word in each}) for each in words]
+    rows = range(0, THREADS, PIECES)
+    return {
+        "title": "shared memory as the copy saw it: which write of the thread is in its 16 bytes",
+        "cells": [[", ".join(map(str, each)) or "?" for each in seen[at : at + PIECES]] for at in rows],
+        "colours": [[each[0] if len(each) == 1 else None for each in seen[at : at + PIECES]] for at in rows],
+        "row_names": [f"threads {at}-{at + PIECES - 1}" for at in rows],
+        "column_names": [f"+{n}" for n in range(PIECES)],
+    }
 
 
 def ordered(case: Case) -> list[dict[str, str]]:

@@ -106,7 +106,7 @@ class SetMaxNRegProbe(Probe):
         ]
         pool = {"the block has": own.pool, "wanted": own.wanted, "left over": own.pool - own.wanted}
         found: dict[str, Any] = {"ptx": f"setmaxnreg, {isa.BOUNDS[case.bound] or 'no launch bound'}"}
-        return found | {"warpgroups": rows} | ({"pool": [pool]} if kept else {})
+        return found | {"warpgroups": rows} | ({"pool": [pool], "pictures": [picture(own)]} if kept else {})
 
     def conclude(self, case: Case, record: Record) -> str:
         own = budget(case)
@@ -128,6 +128,23 @@ class SetMaxNRegProbe(Probe):
 def budget(case: Case) -> isa.Budget:
     """Return who has how many registers."""
     return isa.Budget(TAKERS, case.dec, case.inc)
+
+
+def picture(own: isa.Budget) -> dict[str, Any]:
+    """Return the registers of a thread of each warpgroup before and after, a cell a step of legal values."""
+    names, counts = [], []
+    for group in range(1 + TAKERS):
+        names += [f"warpgroup {group} at launch", f"warpgroup {group} afterwards"]
+        counts += [own.launch, own.dec if group == 0 else own.inc]
+    width = max(counts) // isa.LEGAL.step
+    filled = [count // isa.LEGAL.step for count in counts]
+    return {
+        "title": f"registers of a thread, {isa.LEGAL.step} a cell",
+        "cells": [[str(isa.LEGAL.step)] * count + [""] * (width - count) for count in filled],
+        "colours": [[row // 2] * count + [None] * (width - count) for row, count in enumerate(filled)],
+        "row_names": names,
+        "column_names": [str(isa.LEGAL.step * (column + 1)) for column in range(width)],
+    }
 
 
 def is_kept(case: Case) -> bool:

@@ -26,8 +26,23 @@ cpp_standards = _held_by("ptxlab.toolchain.options", "STANDARDS")
 optimisation_levels = _held_by("ptxlab.toolchain.options", "LEVELS")
 swizzles = _held_by("ptxlab.layout.swizzle", "MODES")
 tile_types = _held_by("ptxlab.experiments.swizzle", "TYPES")
-tile_accesses = _held_by("ptxlab.experiments.swizzle", "ACCESS_NAMES")
+tile_accesses = _held_by("ptxlab.experiments.accesses", "ACCESS_NAMES")
+widths = _held_by("ptxlab.layout.banks", "WIDTHS")
+traced_types = _held_by("ptxlab.experiments.trace", "TYPES")
+traced_operands = _held_by("ptxlab.experiments.trace", "OPERANDS")
+majors = _held_by("ptxlab.experiments.trace", "MAJORS")
+copies = _held_by("ptxlab.experiments.trace", "COPIES")
 tile_orders = _held_by("ptxlab.experiments.swizzle", "ORDERS")
+
+
+def emitted() -> list[str]:
+    """Return the languages in which an answer can be printed."""
+    return ["cuda"]
+
+
+def directions() -> list[str]:
+    """Return the directions of an access, as seen from shared memory."""
+    return ["ld", "st"]
 
 
 def metrics() -> list[str]:

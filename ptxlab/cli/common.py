@@ -178,7 +178,7 @@ def silence(stream: TextIO | None) -> None:
         os.close(nowhere)
 
 
-def save_pictures(record: Record, svg: Path | None, html: Path | None, author: Path) -> None:
+def save_pictures(record: Record, svg: Path | None, html: Path | None, author: Path | None) -> None:
     """Draw the record's view into the files that the user asked for; ``author`` as in emit.
 
     Raises:

@@ -10,8 +10,11 @@ from ptxlab.cli import choices
 from ptxlab.cli.common import (
     Format,
     FormatOption,
+    HtmlOption,
     JsonFlag,
+    SvgOption,
     emit,
+    save_pictures,
 )
 from ptxlab.cli.options import LaneOption, probe_group
 from ptxlab.cli.parsing import App
@@ -47,6 +50,10 @@ def register(app: typer.Typer) -> None:
         group.add_typer(probes, name=name, help=help_text)
     group.command("support")(support)
     group.command("compare")(compare)
+    group.command("trace")(trace)
+    group.command("eval")(evaluate)
+    group.command("print", help="The same as eval.")(evaluate)
+    group.command("explain")(explain)
     app.add_typer(group, name="layout", help="Look up who holds what, and what each architecture has.")
 
 
@@ -187,3 +194,99 @@ def compare(
     if (a is None) == (b is None):
         raise UsageError("compare needs one of --a and --b", "ptxlab layout compare --help")
     emit(compare_record(c, "A" if a else "B", a or b or ""), json=json, format=format)
+
+
+def evaluate(
+    expression: Annotated[
+        str, typer.Argument(metavar="LAYOUT", help='A layout: "(4,8):(1,4)", "Sw<3,4,3> o (64,16):(16,1)".')
+    ],
+    table: Annotated[bool, typer.Option("--table", help="List every coordinate with its offset.")] = False,
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help="Type of the elements (f16, tf32, s8, ...): the swizzle moves bytes."),
+    ] = None,
+    json: JsonFlag = False,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Show where a layout puts its coordinates, whether two share an offset, and with a type the banks."""
+    from ptxlab.experiments.algebra import eval_record
+
+    emit(eval_record(expression, dtype, table=table), json=json, format=format)
+
+
+def explain(
+    operation: Annotated[
+        str,
+        typer.Argument(
+            metavar="OPERATION",
+            help='An operation and its operands: "complement 4:2 24", "composition (6,2):(8,2) (4,3):(3,1)".',
+        ),
+    ],
+    json: JsonFlag = False,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Do an operation on layouts step by step, and prove the result by trying every coordinate."""
+    from ptxlab.experiments.algebra import explain_record
+
+    emit(explain_record(operation), json=json, format=format)
+
+
+def trace(
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="ROW,COL", help="The element of the matrix; left out: one far from 0,0."
+        ),
+    ] = None,
+    tile: Annotated[
+        str | None,
+        typer.Option(
+            "--tile", metavar="ROWSxCOLS", help="The tile in shared memory, as it lies in the matrix; 128x64."
+        ),
+    ] = None,
+    matrix: Annotated[
+        str | None,
+        typer.Option("--matrix", metavar="ROWSxCOLS", help="The matrix; left out: 4 tiles each way."),
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="Type of the elements.", autocompletion=choices.traced_types)
+    ] = "f16",
+    swizzle: Annotated[
+        str, typer.Option("--swizzle", help="Of shared memory.", autocompletion=choices.swizzles)
+    ] = "128B",
+    instr: Annotated[
+        str | None,
+        typer.Option(
+            "--instr", metavar="NAME", help="mma.m16n8k16, wgmma.m64n256k16, ...; left out: mma of the type."
+        ),
+    ] = None,
+    operand: Annotated[
+        str, typer.Option("--operand", help="A or B.", autocompletion=choices.traced_operands)
+    ] = "A",
+    major: Annotated[
+        str,
+        typer.Option(
+            "--major", help="K: rows of the matrix are m or n; MN: they are k.", autocompletion=choices.majors
+        ),
+    ] = "K",
+    stages: Annotated[int, typer.Option("--stages", min=1, max=64, help="Tiles that the ring holds.")] = 4,
+    copy: Annotated[
+        str, typer.Option("--copy", help="What fills it: tma or cp.async.", autocompletion=choices.copies)
+    ] = "tma",
+    svg: SvgOption = None,
+    html: HtmlOption = None,
+    json: JsonFlag = False,
+    format: FormatOption = Format.TABLE,
+) -> None:
+    """Follow one element through shared memory, registers and a product, and back to global memory.
+
+    The other operand is thought of as the identity matrix, so that the product is the element's own matrix.
+    """
+    from ptxlab.experiments.trace import trace_record
+
+    record = trace_record(
+        at, tile=tile, matrix=matrix, dtype=dtype, swizzle=swizzle, instr=instr, operand=operand, major=major,
+        stages=stages, copy=copy,
+    )  # fmt: skip
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)

@@ -20,7 +20,7 @@ from ptxlab.cli import common, completion
 from ptxlab.cli.parsing import App, Group
 from ptxlab.errors import ExitCode, PtxlabError, ToolError
 
-COMMANDS = ("doctor", "probe", "layout", "swizzle", "sass", "gemm", "profile", "cache")
+COMMANDS = ("doctor", "probe", "layout", "swizzle", "banks", "sass", "gemm", "profile", "cache")
 """Each is a module of ptxlab.cli with ``register(app)``; this is the order in --help."""
 
 

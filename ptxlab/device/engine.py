@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -90,7 +91,7 @@ class CudaEngine:
         clusters: dict[str, ClusterLimits] = {}
         modules = {name: self._load(name, cubin) for name, cubin in job.modules.items()}
         with Memory(job.buffers, self._stream) as memory:
-            for step, following in zip(job.steps, [*job.steps[1:], None], strict=True):
+            for step, following in itertools.zip_longest(job.steps, job.steps[1:]):
                 if isinstance(step, Timing):
                     timings[step.name] = self._time(step, modules, memory)
                     continue

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.device.job import MapArgument
 from ptxlab.errors import ToolError
 from ptxlab.experiments.base import Case, Experiment, fault
 from ptxlab.experiments.probe import Arrays, Geometry, Probe
@@ -138,7 +139,7 @@ def check_launch(probe: Probe, inputs: Mapping[str, Any], outputs: Mapping[str, 
         raise fault(probe, f"geometry() asks for {how.shared_bytes!r} bytes of shared memory")
     names = [*inputs, *outputs]
     for each in how.arguments:
-        if not (each in names if isinstance(each, str) else isinstance(each, np.generic)):
+        if not (each in names if isinstance(each, str) else isinstance(each, np.generic | MapArgument)):
             legal = ", ".join(names)
             raise fault(probe, f"geometry() has the argument {each!r}; legal: {legal}, or a numpy scalar")
 

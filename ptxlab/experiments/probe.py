@@ -103,6 +103,19 @@ class Probe(Experiment):
         """Return how it is launched; several are launched in order, with the same kernel."""
         raise NotImplementedError("geometry() is missing")
 
+    def readings(self, case: Case) -> Mapping[str, Output]:
+        """Return what the kernel writes besides: times, which no model predicts bit for bit."""
+        del case
+        return {}
+
+    def counters(self, case: Case) -> Mapping[str, str]:
+        """Return the outputs that are counters of the launches: name -> metric of ncu, a value a launch.
+
+        The kernel does not write them, and does not get them as arguments. Without ncu they are missing.
+        """
+        del case
+        return {}
+
     def fault(self, case: Case) -> Fault | None:
         """Return what keeps this point from ending well on a device, or None: it ends well."""
         del case

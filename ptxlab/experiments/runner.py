@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,19 @@ from ptxlab.device.client import Worker
 from ptxlab.device.job import Buffer, DeviceInfo, Job, Launch
 from ptxlab.device.presence import has_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, ToolError, UsageError
-from ptxlab.experiments import ahead
 from ptxlab.experiments import recording as recordings_of
 from ptxlab.experiments.answers import check_launch, check_said, claims_of, report_of
 from ptxlab.experiments.base import Case, blamed, fault
-from ptxlab.experiments.probe import Arrays, Geometry, Probe
+from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.unit import build_unit, kernel_name, unit_builder
 from ptxlab.toolchain.arch import CHIPS, DEFAULT_ARCH
 from ptxlab.toolchain.build import Build
 
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+_COUNTERS = "counters"
 _FIRST_FEW = 5  # differences that are spelled out
 NOT_RUN = "not run on this chip"
 """Why nothing of silicon stands behind an answer, and what is said then."""
@@ -38,6 +40,7 @@ class Lab:
         worker: the worker process, or None when the model alone answers.
         device: the worker's device, or None.
         why_no_device: the reason when ``worker`` is None.
+        index: of the device.
 
     """
 
@@ -45,6 +48,7 @@ class Lab:
     worker: Worker | None
     device: DeviceInfo | None
     why_no_device: str
+    index: int = 0
 
     @property
     def backend(self) -> str:
@@ -85,7 +89,7 @@ def open_lab(backend: str, arch: str | None, device: int, timeout: float) -> Lab
             reason = error.message
         else:
             if arch is None or runs_on(arch, info.arch):
-                return Lab(arch or info.arch, worker, info, "")
+                return Lab(arch or info.arch, worker, info, "", device)
             worker.close()
             reason = f"not run on this chip: {arch} code does not run on {info.name} ({info.arch})"
     if backend == "device":
@@ -105,7 +109,9 @@ def runs_on(code: str, chip: str) -> bool:
     return number // 10 == chip_number // 10 and number <= chip_number
 
 
-def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) -> tuple[Record, Arrays]:
+def run_probe(
+    probe: Probe, case: Case, lab: Lab, build: Build | None = None, counts: Counts | None = None
+) -> tuple[Record, Arrays]:
     """Run one point and return its record and the outputs it stands on (the device's, or the model's).
 
     Args:
@@ -113,6 +119,7 @@ def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) ->
         case: the point.
         lab: where to run.
         build: what holds the point's kernel; compiled here when None.
+        counts: the counters of its launches; read here when None.
 
     """
     record = Record(backend=lab.backend, arch=case.arch, params=dict(case.params))
@@ -122,7 +129,8 @@ def run_probe(probe: Probe, case: Case, lab: Lab, build: Build | None = None) ->
     build = _compile(probe, case, lab, record, build)
     outputs, measured = predicted, False
     if lab.worker and build:
-        outputs, measured = _run_on_device(probe, case, lab.worker, build, predicted, record)
+        counts = counts if counts is not None else _counted(probe, [case], build, lab)[0]
+        outputs, measured = _run_on_device(probe, case, lab.worker, build, (predicted, counts), record)
     else:
         record.skip("device", lab.why_no_device)
     _compare_recordings(probe, case, predicted, record)
@@ -219,7 +227,7 @@ def check_sass(kernel: dict[str, Any], claims: dict[str, int], record: Record) -
 
 def probe_job(probe: Probe, case: Case, build: Build) -> Job:
     """Return the job that launches the kernel of a case once and brings its outputs back."""
-    inputs, outputs, launches = probe.inputs(case), probe.outputs(case), _launches(probe, case)
+    inputs, outputs, launches = probe.inputs(case), _written(probe, case), _launches(probe, case)
     for each in launches:
         check_launch(probe, inputs, outputs, each)
     buffers = [Buffer(name, data.nbytes, data=data) for name, data in inputs.items()]
@@ -231,21 +239,59 @@ def probe_job(probe: Probe, case: Case, build: Build) -> Job:
     return Job({"unit": build.cubin}, tuple(buffers), steps)
 
 
+def _written(probe: Probe, case: Case) -> dict[str, Output]:
+    """Return what the kernel writes: outputs and readings, but no counters."""
+    counters = probe.counters(case)
+    own = {name: output for name, output in probe.outputs(case).items() if name not in counters}
+    return own | dict(probe.readings(case))
+
+
+Counts = Mapping[str, NDArray[Any]] | MissingError
+"""The counters of a point's launches, or why there are none."""
+
+
+def _counted(probe: Probe, cases: Sequence[Case], build: Build, lab: Lab) -> list[Counts]:
+    """Return the counters of these points, all read in one run under ncu."""
+    wanted = [probe.counters(case) for case in cases]
+    if not lab.worker or not any(wanted):
+        return [{} for _ in cases]
+    from ptxlab.experiments.counted import counted
+
+    lab.worker.close()  # the run under ncu has a worker of its own; the next job starts this one afresh
+    try:
+        return list(counted([probe_job(probe, case, build) for case in cases], wanted, lab.index))
+    except MissingError as error:
+        return [error for _ in cases]
+
+
 def _launches(probe: Probe, case: Case) -> tuple[Geometry, ...]:
     geometry = probe.geometry(case)
     return geometry if isinstance(geometry, tuple) else (geometry,)
 
 
 def _run_on_device(
-    probe: Probe, case: Case, worker: Worker, build: Build, predicted: Arrays, record: Record
+    probe: Probe,
+    case: Case,
+    worker: Worker,
+    build: Build,
+    known: tuple[Arrays, Counts],
+    record: Record,
 ) -> tuple[Arrays, bool]:
     """Run, compare, and return the outputs and whether they are the device's.
+
+    Args:
+        probe: the probe.
+        case: the point.
+        worker: where it runs.
+        build: what holds its kernel.
+        known: the prediction, and the counters of the launches.
+        record: gets what is found.
 
     Raises:
         DeviceError: the device faulted or hung, and the probe did not say that it would.
 
     """
-    planted = probe.fault(case)
+    planted, (predicted, counts) = probe.fault(case), known
     try:
         outputs = _measure(probe, case, worker, build, record)
     except DeviceError as error:
@@ -254,6 +300,10 @@ def _run_on_device(
         record.check("prediction", ok=True, detail=f"the device ended as it must: {error.message}")
         record.result["device_fault"] = error.message
         return predicted, False
+    if isinstance(counts, MissingError):
+        record.skip(_COUNTERS, counts.message)
+    else:
+        outputs |= {name: array.astype(predicted[name].dtype) for name, array in counts.items()}
     if planted and planted.certain:
         record.check(
             "prediction", ok=False, detail=f"the device ran to its end in spite of: {planted.reason}"
@@ -281,7 +331,7 @@ def _measure(
         raise fault(probe, f"the kernel wrote outside its outputs ({names})")
     return {
         name: result.arrays[name].view(output.dtype).reshape(output.shape)
-        for name, output in probe.outputs(case).items()
+        for name, output in _written(probe, case).items()
     }
 
 
@@ -296,7 +346,7 @@ def compare(
     other: str,
 ) -> None:
     """Add the check that every output is the predicted one, bit for bit."""
-    outputs = probe.outputs(case)
+    outputs = {key: output for key, output in probe.outputs(case).items() if key in found}
     differences = [
         line
         for key, output in outputs.items()
@@ -405,7 +455,8 @@ def verify(
     record = Record(backend=lab.backend, arch=lab.arch)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     errors, rows = list(problems), []
-    for probe, cases, build in _prepared(probes, lab.arch, errors):
+    prepared = _prepared(probes, lab.arch, errors)
+    for probe, cases, build in prepared:
         try:
             with blamed(probe.file):
                 rows.append(_verify_probe(probe, cases, build, lab, record, progress, keep=keep))
@@ -420,7 +471,7 @@ def verify(
         raise errors[0]
     if not totals["agree"] and not totals["disagree"]:
         why = f"{lab.why_no_device}; no recording on {lab.arch}"
-        if not totals["variants"]:
+        if not any(cases for _, cases, _ in prepared):
             why = f"{lab.arch} has no {', '.join(row['probe'] for row in rows) or 'probe'}"
         raise MissingError(
             f"nothing to compare: {why}",
@@ -434,6 +485,8 @@ def _prepared(
     probes: list[Probe], arch: str, errors: list[PtxlabError]
 ) -> list[tuple[Probe, list[Case], Future[Build | None]]]:
     """Return the variants of each probe, all being compiled from now on; a probe's own failures as errors."""
+    from ptxlab.experiments import ahead  # a single run needs no threads
+
     found = []
     for probe in probes:
         try:
@@ -467,9 +520,11 @@ def _verify_probe(
     device = lab.device
     kept = recordings_of.Recording(device.name, "", {}, {}) if keep and device else None
     build = _built(compiling, lab)
+    progress(probe.name, 0, len(cases))
+    counts = _counted(probe, cases, build, lab) if build else [None] * len(cases)
     for index, case in enumerate(cases):
         progress(f"{probe.name} {case.key}", index, len(cases))
-        record, outputs = run_probe(probe, case, lab, build)
+        record, outputs = run_probe(probe, case, lab, build, counts[index])
         failed = [c for c in record.checks if not c["ok"] and c["name"] not in _findings(probe, case)]
         proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
         row["disagree" if failed else "agree" if proven else "skipped"] += 1
@@ -478,9 +533,10 @@ def _verify_probe(
         if not failed and not proven:
             reasons = "; ".join(skip["reason"] for skip in record.skipped)
             total.skip(f"{probe.name} {case.key}", reasons)
-        if kept is not None and not failed:
+        if kept is not None and not failed and not _lacks_counters(record):
             kept.add(probe, case, *kept_of(probe, case, outputs, record))
     for arch, case in _of_other_chips(probe, lab.arch, cases):
+        row["variants"] += 1
         row["skipped"] += 1
         total.skip(f"{probe.name} {case.key}", f"{NOT_RUN}: {arch} has it, {lab.arch} has not")
     if kept is not None and device is not None and cases:
@@ -498,8 +554,15 @@ def _findings(probe: Probe, case: Case) -> tuple[str, ...]:
 def kept_of(probe: Probe, case: Case, outputs: Arrays, record: Record) -> tuple[Arrays, dict[str, Any]]:
     """Return what a recording keeps: the arrays, or how the device ended where that is the answer."""
     if probe.fault(case) is None:
-        return outputs, {}
+        missing = [name for name in probe.outputs(case) if name not in outputs]
+        if missing:
+            raise MissingError(f"nothing to record: {missing[0]} was not counted", "--record needs ncu here")
+        return {name: outputs[name] for name in probe.outputs(case)}, {}
     return {}, {key: record.result[key] for key in ("device_fault",) if key in record.result}
+
+
+def _lacks_counters(record: Record) -> bool:
+    return any(skip["case"] == _COUNTERS for skip in record.skipped)
 
 
 def _of_other_chips(probe: Probe, arch: str, cases: list[Case]) -> Iterator[tuple[str, Case]]:

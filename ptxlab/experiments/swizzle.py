@@ -2,283 +2,418 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.experiments.accesses import ACCESS_NAMES, Area, pass_of, plain_name
 from ptxlab.experiments.base import sizes
 from ptxlab.experiments.record import Record
-from ptxlab.isa import mma
-from ptxlab.isa.registers import RegisterMap
 from ptxlab.isa.types import BITS
-from ptxlab.layout.banks import ACCESSES, WORD_BYTES
-from ptxlab.layout.solver import VECTOR_BYTES, Reads, cost, least_padding, solve, stays_inside
+from ptxlab.layout import solver
+from ptxlab.layout.banks import WORD_BYTES
+from ptxlab.layout.solver import VECTOR_BYTES, Place, Traffic
 from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
 
-ACCESS_NAMES = (
-    *(f"ldmatrix.x{n}{trans}" for n in (1, 2, 4) for trans in ("", ".trans")),
-    "mma.A",
-    "mma.B",
-)
 ORDERS = ("row", "column")
+_MAJOR = {"k-major": "row", "row-major": "row", "m-major": "column", "n-major": "column",
+          "mn-major": "column", "column-major": "column"}  # fmt: skip
 _BITS = BITS | {"b8": 8, "b16": 16, "b32": 32, "b64": 64}  # what is moved may be known by its width alone
 TYPES = tuple(_BITS)
+UNITS = {"bits": 1, "bytes": 8}
+"""What offsets may count besides elements of a type."""
 LARGEST_TILE = 227 * 1024
 """Bytes of shared memory that a block may have on sm_90. Source: CUDA programming guide."""
+SHARED_OF_SM, RESERVED, MOST_BLOCKS = 228 * 1024, 1024, 32
+"""Shared memory of an SM of sm_90, what each block takes beyond its own, and the most blocks of an SM.
+Source: CUDA programming guide, "Compute Capabilities"."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A tile and how it is read.
+    """A tile and how it is used.
 
     Attributes:
-        rows, cols: in elements, of the matrix.
-        dtype: of the elements.
-        access: one of ACCESS_NAMES; mma.A and mma.B read fragments register by register with 32-bit loads.
-        order: "row": rows of the matrix are contiguous (K-major); "column": columns are.
+        area: the tile.
+        accesses: names or expressions, the first the one that is asked about.
 
     """
 
-    rows: int
-    cols: int
-    dtype: str
-    access: str
-    order: str
+    area: Area
+    accesses: tuple[str, ...]
 
     @property
-    def bits(self) -> int:
-        """Bits of an element."""
-        return _BITS[self.dtype]
+    def traffic(self) -> Traffic:
+        """All that reads and writes the tile.
+
+        Raises:
+            UsageError: an access cannot move such elements, or the tile is not whole instructions.
+
+        """
+        passes = tuple(pass_of(self.area, name) for name in self.accesses)
+        return Traffic(self.area.lines, self.area.row_bytes, passes)
 
 
-def question(tile: str, dtype: str, access: str, order: str) -> Question:
+def question(tile: str, dtype: str, accesses: Sequence[str], order: str) -> Question:
     """Return the question that these options ask.
 
+    Args:
+        tile: "16x64", or "128x8:m-major", which stands for an order too.
+        dtype: of the elements.
+        accesses: as options name them.
+        order: "row": rows of the matrix are contiguous (K-major); "column": columns are.
+
     Raises:
-        UsageError: an option is illegal, or the tile does not consist of whole fragments.
+        UsageError: an option is illegal.
 
     """
-    rows, cols = sizes(tile, parts=2, what="tile")
-    for kind, name, legal in (
-        ("type", dtype, TYPES),
-        ("access", access, ACCESS_NAMES),
-        ("order", order, ORDERS),
-    ):
+    extent, colon, major = tile.partition(":")
+    if colon and major not in _MAJOR:
+        unknown = unknown_name("order", major, _MAJOR)
+        raise UsageError(f"tile '{tile}', column {len(extent) + 2}: {unknown.message}", unknown.hint)
+    order = _MAJOR[major] if colon else order
+    rows, cols = sizes(extent, parts=2, what="tile")
+    for kind, name, legal in (("type", dtype, TYPES), ("order", order, ORDERS)):
         if name not in legal:
             raise unknown_name(kind, name, legal)
-    asked = Question(rows, cols, dtype, access, order)
-    if rows * cols * asked.bits > 8 * LARGEST_TILE:
+    names = tuple(plain_name(name) for name in accesses)
+    for name in names:
+        if name not in ACCESS_NAMES and not name.startswith("("):
+            raise unknown_name("access", name, ACCESS_NAMES)
+    area = Area(rows, cols, dtype, _BITS[dtype], order)
+    if rows * cols * area.bits > 8 * LARGEST_TILE:
         raise UsageError(
             f"a tile of {rows}x{cols} {dtype} does not fit a block's shared memory; "
             f"legal: up to {LARGEST_TILE} bytes"
         )
-    return asked
+    if area.along * area.bits % 8:
+        raise UsageError(f"a row of {area.along} {dtype} is not whole bytes; legal: multiples of 8 bits")
+    return Question(area, names)
 
 
-def reads_of(asked: Question) -> Reads:
-    """Return the warp instructions that read the tile once.
+def solve_record(tile: str, dtype: str, accesses: Sequence[str], order: str, emit: str = "") -> Record:
+    """Return the smallest swizzle with which no access conflicts, else the least padding.
+
+    Args:
+        tile: as question() takes it, like the next three.
+        dtype: of the elements.
+        accesses: the first the one that is asked about.
+        order: of the matrix in memory.
+        emit: "cuda" adds the device function of the answer.
 
     Raises:
-        UsageError: the access cannot read such elements, or the tile is not whole fragments.
+        UsageError: an option is illegal.
 
     """
-    if asked.access.startswith("ldmatrix"):
-        return _ldmatrix_reads(asked)
-    return _mma_reads(asked)
-
-
-def _ldmatrix_reads(asked: Question) -> Reads:
-    """Read 8 rows of 16 bytes a matrix; matrices go down the rows of memory first."""
-    kind, trans = asked.access.removesuffix(".trans"), asked.access.endswith(".trans")
-    if trans and asked.bits != 16:
-        raise UsageError(
-            f"ldmatrix .trans moves 16-bit units and would tear {asked.bits}-bit {asked.dtype} apart; "
-            "legal with .trans: 16-bit types",
-            "--access mma.A or mma.B reads fragments with 32-bit ld.shared",
-        )
-    lines, row_bytes = _memory_shape(asked)
-    number = int(kind[-1])
-    matrices = [(r, c) for c in range(0, row_bytes, VECTOR_BYTES) for r in range(0, lines, 8)]
-    if lines % 8 or row_bytes % VECTOR_BYTES or len(matrices) % number:
-        raise UsageError(
-            f"a tile of {lines} memory rows of {row_bytes} bytes is not whole {asked.access}; "
-            f"legal: multiples of 8 rows and of 16 bytes, {number} matrices at a time"
-        )
-    groups = [matrices[i : i + number] for i in range(0, len(matrices), number)]
-    instructions = tuple(
-        tuple((row + q) * row_bytes + col for row, col in group for q in range(8)) for group in groups
-    )
-    return Reads(ACCESSES[kind], instructions, row_bytes, lines)
-
-
-def _mma_reads(asked: Question) -> Reads:
-    """Read each register of each fragment with one 32-bit load; its first element gives the address."""
-    fragment, rows, cols = _fragment(asked)
-    lines, row_bytes = _memory_shape(asked)
-    per_word = 32 // asked.bits
-    contiguous = asked.cols if asked.order == "row" else asked.rows
-    if asked.bits > 32 or (per_word > 1 and _splits_words(asked)):
-        raise UsageError(
-            f"{asked.access} of {asked.dtype} in {asked.order} order is not 32-bit words in memory; "
-            "legal: 32-bit types in any order, narrower ones with k contiguous",
-            f"--order {'row' if asked.access == 'mma.A' else 'column'}" if asked.bits < 32 else "",
-        )
-    if asked.rows % rows or asked.cols % cols:
-        raise UsageError(
-            f"tile {asked.rows}x{asked.cols} is not whole fragments; legal: multiples of {rows}x{cols}"
-        )
-    instructions = []
-    for row in range(0, asked.rows, rows):
-        for col in range(0, asked.cols, cols):
-            for register in range(int(fragment.register.max()) + 1):
-                chosen = (fragment.register == register) & (fragment.slot == 0)
-                r, c = fragment.place["row"][chosen] + row, fragment.place["col"][chosen] + col
-                offsets = r * contiguous + c if asked.order == "row" else c * contiguous + r
-                instructions.append(tuple((offsets * asked.bits // 8).tolist()))
-    return Reads(ACCESSES["32"], tuple(instructions), row_bytes, lines)
-
-
-def _fragment(asked: Question) -> tuple[RegisterMap, int, int]:
-    """Return the fragment of the largest mma.sync of the type, and its extent in the tile."""
-    k = 256 // asked.bits
-    if asked.access == "mma.A":
-        return mma.a_map(16, k, asked.bits), 16, k
-    return mma.b_map(k, asked.bits), k, 8
-
-
-def _splits_words(asked: Question) -> bool:
-    """Say whether neighbours along k do not lie side by side in memory."""
-    k_order = "row" if asked.access == "mma.A" else "column"
-    return asked.order != k_order
-
-
-def _memory_shape(asked: Question) -> tuple[int, int]:
-    """Return how many rows the tile has as it lies in memory, and the bytes of one."""
-    lines, along = (asked.rows, asked.cols) if asked.order == "row" else (asked.cols, asked.rows)
-    return lines, along * asked.bits // 8
-
-
-def solve_record(tile: str, dtype: str, access: str, order: str) -> Record:
-    """Return the smallest swizzle that reads the tile without conflicts, else the least padding."""
-    asked = question(tile, dtype, access, order)
-    reads = reads_of(asked)
-    found = solve(reads)
-    record = _record(asked, reads)
-    record.result |= _answer(asked, reads, found)
-    if record.result["swizzle"] is None and record.result["padding"] is None:
+    if emit not in ("", "cuda"):
+        raise unknown_name("language", emit, ("cuda",))
+    asked = question(tile, dtype, accesses, order)
+    traffic = asked.traffic
+    found = solver.solve(traffic)
+    record = _record(asked, traffic)
+    record.result |= _padded(asked, traffic) if found is None else _swizzled(asked, traffic, found)
+    no_solution = record.result["swizzle"] is None and record.result["padding"] is None
+    if no_solution:
         record.check("solution", ok=False, detail=record.result["conclusion"])
+    elif emit:
+        record.result["cuda"] = cuda(asked.area, found, record.result.get("padding") or 0)
     return record
 
 
-def tma_mode(swizzle: Swizzle, row_bytes: int) -> str | None:
-    """Return the mode in which TMA writes such a tile, or None.
+def _swizzled(asked: Question, traffic: Traffic, found: Swizzle) -> dict[str, Any]:
+    own, mode = of_elements(found, asked.area), solver.fitting_mode(found, traffic.row_bytes)
+    equal = f", the TMA mode {mode}" if mode else ", none of TMA's modes"
+    told = (
+        f"Swizzle{own} of {asked.area.dtype} elements ({found} of bytes{equal}) has no bank conflicts; "
+        f"its base must be a multiple of {found.period} bytes."
+        if found.bits
+        else "The tile has no bank conflicts as it is."
+    )
+    return _forms(asked, found) | {"tma_mode": mode, "conclusion": told} | _costs(traffic, found)
 
-    A mode's box has rows of at most as many bytes as its name says, so a wider tile is none of its.
-    """
-    names = (name for name, p in MODES.items() if swizzle.bits and p == swizzle.parameters)
-    return next((name for name in names if row_bytes <= int(name.removesuffix("B"))), None)
 
-
-def padded_answer(reads: Reads) -> dict[str, Any]:
+def _padded(asked: Question, traffic: Traffic) -> dict[str, Any]:
     """Return the least padding that keeps accesses aligned, or that it does not help either, and why."""
-    padding = least_padding(reads, reads.access.bytes_per_lane)
-    conclusion = "No swizzle of whole 16-byte vectors reads this tile without conflicts"
+    padding = None if traffic.modes else solver.least_padding(traffic, solver.alignment(traffic.passes))
+    finer = None if _needs_vectors(traffic) else solver.solve(traffic, max(1, asked.area.bits // 8))
+    told = "No swizzle of whole 16-byte vectors is without bank conflicts here"
+    told = "No swizzle that TMA or wgmma knows is without bank conflicts here" if traffic.modes else told
     if padding is None:
-        conclusion += (
-            f", and no padding does: a vector's {VECTOR_BYTES} bytes stay together, and the lanes that are "
-            "served together want the same bytes of different vectors."
-        )
-        costs = _costs(reads, lambda offset: offset)
+        told += f", and {_no_padding(traffic)}."
     else:
-        conclusion += f"; {padding} bytes of padding after each row do ({padding * reads.rows} bytes in all)."
-        costs = _costs(reads, lambda offset: offset + offset // reads.row_bytes * padding)
+        told += f"; {padding} bytes of padding after each row are ({_price(traffic, padding)})."
+    if finer:
+        own = of_elements(finer, asked.area)
+        told += f" Swizzle{own} of single {asked.area.dtype} is, too, but tears 16-byte vectors: {_TORN}."
     return {
         "swizzle": None,
         "swizzle_bytes": None,
+        "swizzle_bits": None,
         "padding": padding,
-        "conclusion": conclusion,
-    } | costs
+        "padding_bytes": None if padding is None else padding * traffic.rows,
+        "finer": list(of_elements(finer, asked.area).parameters) if finer else None,
+        "conclusion": told,
+    } | _costs(traffic, traffic.padded(padding or 0))
 
 
-def _answer(asked: Question, reads: Reads, found: Swizzle | None) -> dict[str, Any]:
-    if found is None:
-        return padded_answer(reads)
-    own, mode = _of_elements(found, asked), tma_mode(found, reads.row_bytes)
-    equal = f", the TMA mode {mode}" if mode else ""
-    conclusion = (
-        f"Swizzle{own} of {asked.dtype} elements ({found} of bytes{equal}) reads the tile without conflicts; "
-        f"its base must be a multiple of {found.period} bytes."
-        if found.bits
-        else "The tile reads without conflicts as it is."
+_TORN = "no 16-byte cp.async, no TMA and no ldmatrix"
+
+
+def _needs_vectors(traffic: Traffic) -> bool:
+    """Say whether an access moves 16 bytes in one piece, or TMA or wgmma takes part."""
+    return traffic.modes or solver.alignment(traffic.passes) == VECTOR_BYTES
+
+
+def _no_padding(traffic: Traffic) -> str:
+    if traffic.modes:
+        return "rows that TMA writes and wgmma reads cannot be padded"
+    if len(traffic.passes) > 1:
+        return (
+            "no padding does for all accesses: what spreads the lanes of one over the banks brings lanes of "
+            "another together"
+        )
+    return (
+        f"no padding is: a vector's {VECTOR_BYTES} bytes stay together, and the lanes that are served "
+        "together want the same bytes of different vectors"
     )
-    told = {"tma_mode": mode, "conclusion": conclusion}
-    return _parameters(asked, found) | told | _costs(reads, found)
 
 
-def _parameters(asked: Question, given: Swizzle) -> dict[str, Any]:
-    """Return B, M, S in elements and in bytes."""
+def _price(traffic: Traffic, padding: int) -> str:
+    """Return what padding costs in bytes and in blocks of an SM."""
+    more = padding * traffic.rows
+    before, after = (_blocks(size) for size in (traffic.nbytes, traffic.nbytes + more))
+    return f"{more} bytes in all; an SM of sm_90 holds {after} blocks of one such tile, {before} without it"
+
+
+def _blocks(nbytes: int) -> int:
+    """Return how many blocks with so much shared memory an SM holds, if nothing else limits them."""
+    return min(MOST_BLOCKS, SHARED_OF_SM // (nbytes + RESERVED))
+
+
+def _forms(asked: Question, given: Swizzle) -> dict[str, Any]:
+    """Return B, M, S in elements, in bytes and in bits."""
     return {
-        "swizzle": list(_of_elements(given, asked).parameters),
+        "swizzle": list(of_elements(given, asked.area).parameters),
         "swizzle_bytes": list(given.parameters),
+        "swizzle_bits": list(given.rescaled(8, 1).parameters if given.bits else given.parameters),
     }
 
 
-def _of_elements(given: Swizzle, asked: Question) -> Swizzle:
+def of_elements(given: Swizzle, area: Area) -> Swizzle:
     """Return a swizzle of bytes as one of the tile's elements."""
-    return given.rescaled(8, asked.bits) if given.bits else given
+    return given.rescaled(8, area.bits) if given.bits else given
 
 
-def check_record(swizzle: str, tile: str, dtype: str, access: str, order: str) -> Record:
-    """Return what reading the tile costs with a given swizzle; conflicts fail the check."""
-    asked = question(tile, dtype, access, order)
-    reads = reads_of(asked)
-    given = parse_swizzle(swizzle, asked.bits)
-    _refuse_misfit(swizzle, given, asked, reads)
+def check_record(swizzle: str, tile: str, dtype: str, accesses: Sequence[str], order: str) -> Record:
+    """Return what using the tile costs with a given swizzle; conflicts fail the check.
+
+    Raises:
+        UsageError: an option is illegal, or the swizzle does not fit the tile or an access.
+
+    """
+    asked = question(tile, dtype, accesses, order)
+    given = parse_swizzle(swizzle, asked.area.bits)
+    _refuse_small(swizzle, given, asked.area)
+    traffic = asked.traffic
+    _refuse_misfit(swizzle, given, asked, traffic)
     given = given if given.bits else Swizzle(0, 0, 0)
-    record = _record(asked, reads)
+    record = _record(asked, traffic)
     record.params["swizzle"] = swizzle
-    costs = _costs(reads, given)
-    each = costs["wavefronts"] / len(reads.instructions)
-    conclusion = (
-        f"{swizzle} reads the tile in {costs['wavefronts']} wavefronts, {reads.ideal} are ideal: "
-        f"{each:g} for each of {len(reads.instructions)} instructions."
+    costs = _costs(traffic, given)
+    number = record.result["instructions"]
+    told = (
+        f"{swizzle} takes {costs['wavefronts']} wavefronts, {traffic.ideal} are ideal: "
+        f"{costs['wavefronts'] / max(1, number):g} for each of {number} instructions."
     )
     if costs["conflicts"]:
-        conclusion += " `ptxlab swizzle solve` finds the smallest that is clean."
-    record.result |= costs | _parameters(asked, given) | {"conclusion": conclusion}
-    record.check("conflict-free", ok=costs["conflicts"] == 0, detail=conclusion)
+        told += _why(traffic, given) + " `ptxlab swizzle solve` finds the smallest that is clean."
+    record.result |= costs | _forms(asked, given) | {"conclusion": told}
+    record.check("conflict-free", ok=costs["conflicts"] == 0, detail=told)
     return record
 
 
-def _refuse_misfit(name: str, given: Swizzle, asked: Question, reads: Reads) -> None:
-    """Refuse a swizzle that such reads, or such a tile, cannot have."""
-    whole = VECTOR_BYTES if asked.access.startswith("ldmatrix") else WORD_BYTES
+def _why(traffic: Traffic, given: Swizzle) -> str:
+    if given.bits and given.base >= VECTOR_BYTES.bit_length() - 1 and not _needs_vectors(traffic):
+        return f" It moves {1 << given.base} bytes in one piece, and these lanes want less of each."
+    return ""
+
+
+def _refuse_small(name: str, given: Swizzle, area: Area) -> None:
+    """Refuse a swizzle of a tile so much smaller than its period that nothing in it would move."""
+    nbytes = area.lines * area.row_bytes
+    if given.bits and given.base + given.shift >= solver.reach(nbytes):
+        raise UsageError(
+            f"the tile of {nbytes} bytes is smaller than one period of swizzle {name}, which is "
+            f"{given.period} bytes, and nothing in it would move; legal: a tile of at least that"
+        )
+
+
+def _refuse_misfit(name: str, given: Swizzle, asked: Question, traffic: Traffic) -> None:
+    """Refuse a swizzle that such accesses, or such a tile, cannot have."""
+    whole = max(WORD_BYTES, solver.alignment(traffic.passes))
     if given.bits and 1 << given.base < whole:
         raise UsageError(
-            f"swizzle {name} tears the {whole} bytes that {asked.access} reads in one piece; "
-            f"legal: M of at least {(whole * 8 // asked.bits).bit_length() - 1} in {asked.dtype} elements"
+            f"swizzle {name} tears the {whole} bytes that {asked.accesses[0]} reads in one piece; "
+            f"legal: M of at least {(whole * 8 // asked.area.bits).bit_length() - 1} "
+            f"in {asked.area.dtype} elements"
         )
-    if not stays_inside(given, reads.nbytes):
+    if traffic.modes and given.bits and solver.fitting_mode(given, traffic.row_bytes) is None:
         raise UsageError(
-            f"swizzle {name} moves elements outside the tile of {reads.nbytes} bytes; "
+            f"swizzle {name} is none that TMA and wgmma have for rows of {traffic.row_bytes} bytes; "
+            "legal: none, 32B, 64B, 128B, each for rows of at most so many bytes"
+        )
+    if not solver.stays_inside(given, traffic.nbytes):
+        raise UsageError(
+            f"swizzle {name} moves elements outside the tile of {traffic.nbytes} bytes; "
             f"its period is {given.period} bytes"
         )
 
 
-def _record(asked: Question, reads: Reads) -> Record:
-    record = Record(backend="model", params=dict(vars(asked)))
-    record.result |= {"instructions": len(reads.instructions), "access_class": reads.access.name}
+def pad_record(tile: str, dtype: str, read: str, write: str, order: str) -> Record:
+    """Return the least padding after each row with which neither reading nor writing conflicts.
+
+    Raises:
+        UsageError: an option is illegal.
+
+    """
+    asked = question(tile, dtype, [read, *([write] if write else [])], order)
+    traffic = asked.traffic
+    if traffic.modes:
+        raise UsageError("rows that TMA writes and wgmma reads cannot be padded", "ptxlab swizzle solve")
+    unit = max(solver.alignment(traffic.passes), asked.area.bits // 8)
+    padding = solver.least_padding(traffic, unit)
+    record = _record(asked, traffic)
+    record.params |= {"read": read, "write": write}
+    tried = [_tried(asked, traffic, p) for p in range(0, max(padding or 0, 3 * unit) + 1, unit)]
+    if padding is None:
+        told = (
+            f"No padding fixes {'both' if write else 'this'}: up to 128 bytes, one access conflicts always."
+        )
+        record.check("solution", ok=False, detail=told)
+    else:
+        elements = padding * 8 // asked.area.bits
+        told = f"Pad each row by {elements} elements, {padding} bytes ({_price(traffic, padding)})."
+        told = told if padding else "No padding is needed."
+    record.result |= {
+        "padding": padding,
+        "padding_elements": None if padding is None else padding * 8 // asked.area.bits,
+        "tried": tried,
+        "conclusion": told,
+    } | _costs(traffic, traffic.padded(padding or 0))
     return record
 
 
-def _costs(reads: Reads, place: Callable[[int], int]) -> dict[str, Any]:
-    """Return the wavefronts before and after, over reading the whole tile once."""
-    naive = cost(reads, lambda offset: offset)
-    now = cost(reads, place)
+def _tried(asked: Question, traffic: Traffic, padding: int) -> dict[str, int]:
+    """Return what one padding makes of each access: wavefronts of its busiest instruction."""
+    place = traffic.padded(padding)
     return {
-        "naive": {"wavefronts": naive, "ideal": reads.ideal, "conflicts": naive - reads.ideal},
+        "padding": padding * 8 // asked.area.bits,
+        "bytes": padding,
+        **{each.name: each.worst(place) for each in traffic.passes},
+    }
+
+
+def convert_record(swizzle: str, dtypes: str, given_in: str) -> Record:
+    """Return a swizzle in offsets of other units.
+
+    Args:
+        swizzle: a mode, or B,M,S.
+        dtypes: types, bytes or bits, joined by commas.
+        given_in: what B,M,S count; "" is bytes for a mode and the first of ``dtypes`` otherwise.
+
+    Raises:
+        UsageError: a name is unknown, or the swizzle splits an element.
+
+    """
+    names = [name.strip() for name in dtypes.split(",")]
+    origin = given_in or names[0]
+    for name in (origin, *names):
+        if name not in UNITS and name not in TYPES:
+            raise unknown_name("type", name, (*UNITS, *TYPES))
+    in_bytes = parse_swizzle(swizzle, _width(origin))
+    rows = []
+    for name in dict.fromkeys((*names, *UNITS)):
+        own = in_bytes.rescaled(8, _width(name)) if in_bytes.bits else in_bytes
+        rows.append({"offsets of": name, "bits": _width(name), "B": own.bits, "M": own.base, "S": own.shift})
+    mode = next((name for name, p in MODES.items() if p == in_bytes.parameters), None)
+    record = Record(backend="model", params={"swizzle": swizzle, "dtype": dtypes, "from": origin})
+    told = f"It keeps {1 << in_bytes.base} bytes together and repeats every {in_bytes.period}"
+    equal = f"; it is the mode {mode} of TMA and wgmma" if mode else "; TMA and wgmma have no such mode"
+    record.result |= {
+        "converted": rows,
+        "tma_mode": mode,
+        "swizzle_bytes": list(in_bytes.parameters),
+        "period_bytes": in_bytes.period,
+        "conclusion": f"{told}{equal}. Its base must be a multiple of {in_bytes.period} bytes.",
+    }
+    return record
+
+
+def _width(name: str) -> int:
+    return UNITS.get(name) or _BITS[name]
+
+
+def cuda(area: Area, found: Swizzle | None, padding: int) -> str:
+    """Return a device function that says where a byte of the tile lies, and one for elements."""
+    what = f"{area.rows}x{area.cols} {area.dtype}, {area.along} elements in a row of {area.row_bytes} bytes"
+    if found is None:
+        how, expression = f"{padding} bytes of padding after each row", _padding(area, padding)
+    else:
+        how = f"Swizzle{found} of byte offsets; the tile's base is a multiple of {found.period} bytes"
+        expression = found.expression
+    return f"""\
+// Where a byte of a tile in shared memory lies: {what}.
+// {how[0].upper()}{how[1:]}.
+{function(expression)}
+
+// The same for the element at a row and a place in it, as they lie in memory.
+__device__ __forceinline__ unsigned tile_offset(unsigned row, unsigned element)
+{{
+    return placed(row * {area.row_bytes}u + element * {area.bits}u / 8u);
+}}
+"""
+
+
+def function(expression: str) -> str:
+    """Return the device function that maps an offset in the plain tile to where it lies, on one line."""
+    return f"__device__ __forceinline__ unsigned placed(unsigned offset) {{ return {expression}; }}"
+
+
+def _padding(area: Area, padding: int) -> str:
+    return f"offset + offset / {area.row_bytes}u * {padding}u"
+
+
+def _record(asked: Question, traffic: Traffic) -> Record:
+    area = asked.area
+    params = {"rows": area.rows, "cols": area.cols, "dtype": area.dtype, "order": area.order}
+    params |= {"access": asked.accesses[0], "also": list(asked.accesses[1:])}
+    record = Record(backend="model", params=params)
+    passes = traffic.passes
+    record.result |= {
+        "instructions": sum(len(each.offsets) for each in passes),
+        "access_class": passes[0].access.name,
+        "modelled": [each.name for each in passes if not each.access.counted],
+    }
+    return record
+
+
+def _costs(traffic: Traffic, place: Place) -> dict[str, Any]:
+    """Return the wavefronts before and after, over using the whole tile once, and those of each access."""
+    naive, now = traffic.cost(solver.plain), traffic.cost(place)
+    return {
+        "naive": {"wavefronts": naive, "ideal": traffic.ideal, "conflicts": max(0, naive - traffic.ideal)},
         "wavefronts": now,
-        "ideal": reads.ideal,
-        "conflicts": now - reads.ideal,
+        "ideal": traffic.ideal,
+        "conflicts": max(0, now - traffic.ideal),
+        "accesses": [
+            {
+                "access": each.name,
+                "instructions": len(each.offsets),
+                "naive": each.cost(solver.plain),
+                "wavefronts": each.cost(place),
+                "ideal": each.ideal,
+            }
+            for each in traffic.passes
+        ],
     }

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.isa.shown import Shown
+
 Ints = NDArray[np.int64]
 Where = Mapping[str, Ints]
 """Column name -> one number per element: matrix, row, col, and whatever else an instruction needs."""
 
 
 @dataclass(frozen=True)
-class RegisterMap:
+class RegisterMap(Shown):
     """The elements that one warp instruction leaves in registers, one entry each.
 
     Attributes:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
+from ptxlab.isa.shown import Shown
 
 IntTuple = int | tuple["IntTuple", ...]
 Coordinate = int | tuple["Coordinate", ...]
@@ -34,7 +35,7 @@ class NoSuchLayoutError(UsageError):
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Shown):
     """A function from coordinates to offsets.
 
     Attributes:
@@ -181,15 +182,17 @@ def composition(outer: Layout, inner: Layout) -> Layout:
     modes = coalesce(outer).flat_modes()
     taken = [taken_by(outer, size, step) for size, step in inner.flat_modes()]
     _refuse_carries(modes, taken, inner)
-    parts = (_of_modes([(t.count, t.step * modes[t.mode][1]) for t in part if t.count > 1]) for part in taken)
+    parts = (
+        _of_modes([(t.values, t.step * modes[t.mode][1]) for t in part if t.values > 1]) for part in taken
+    )
     return _shaped(inner.shape, parts)
 
 
 class Taken(NamedTuple):
-    """What a walk takes of one mode: ``count`` values, ``step`` apart."""
+    """What a walk takes of one mode: so many values, ``step`` apart."""
 
     mode: int
-    count: int
+    values: int
     step: int
 
 
@@ -228,7 +231,7 @@ def taken_by(outer: Layout, size: int, step: int) -> list[Taken]:
 def _refuse_carries(modes: list[tuple[int, int]], taken: list[list[Taken]], inner: Layout) -> None:
     """Refuse what the modes of ``inner`` reach together where each alone stays inside a mode."""
     for mode, (size, _) in enumerate(modes):
-        reached = sum((t.count - 1) * t.step for part in taken for t in part if t.mode == mode)
+        reached = sum((t.values - 1) * t.step for part in taken for t in part if t.mode == mode)
         if reached >= size:
             raise NoSuchLayoutError(
                 f"the modes of {inner} together reach {reached} in a mode of {size}, which ends at {size - 1}"
@@ -245,12 +248,22 @@ def complement(layout: Layout, cotarget: int) -> Layout:
     modes: list[tuple[int, int]] = []
     filled = 1
     for step, size in sorted((step, size) for size, step in layout.flat_modes() if size > 1):
-        if step <= 0 or step % filled:
-            raise NoSuchLayoutError(f"{layout}: a stride of {step} does not lie beyond a block of {filled}")
-        modes.append((step // filled, filled))
+        modes.append((gap(layout, step, filled), filled))
         filled = step * size
     modes.append((-(-cotarget // filled), filled))
     return coalesce(_of_modes(modes))
+
+
+def gap(layout: Layout, step: int, filled: int) -> int:
+    """Return how many blocks of ``filled`` offsets fit into a stride of a layout.
+
+    Raises:
+        NoSuchLayoutError: they do not fill it.
+
+    """
+    if step <= 0 or step % filled:
+        raise NoSuchLayoutError(f"{layout}: a stride of {step} does not lie beyond a block of {filled}")
+    return step // filled
 
 
 def logical_divide(layout: Layout, tiler: Layout) -> Layout:
@@ -277,16 +290,19 @@ def logical_product(block: Layout, tiler: Layout) -> Layout:
 def right_inverse(layout: Layout) -> Layout:
     """Return the largest layout R with layout(R(i)) = i for every i below its size."""
     modes: list[tuple[int, int]] = []
-    flat = coalesce(layout).flat_modes()
-    starts = list(itertools.accumulate((size for size, _ in flat), lambda a, b: a * b, initial=1))
     reached = 1
-    for step, size, start in sorted(
-        (step, size, start) for (size, step), start in zip(flat, starts, strict=False)
-    ):
+    for step, size, start in by_stride(coalesce(layout)):
         if size > 1 and step == reached:
             modes.append((size, start))
             reached *= size
     return coalesce(_of_modes(modes))
+
+
+def by_stride(layout: Layout) -> list[tuple[int, int, int]]:
+    """Return stride, size, and the number at which each mode begins to count, the least stride first."""
+    flat = layout.flat_modes()
+    starts = itertools.accumulate((size for size, _ in flat), lambda a, b: a * b, initial=1)
+    return sorted((step, size, start) for (size, step), start in zip(flat, starts, strict=False))
 
 
 def left_inverse(layout: Layout) -> Layout:

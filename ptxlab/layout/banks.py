@@ -5,8 +5,10 @@ take part in one phase together move at most 128 bytes. Lanes of a phase that to
 A phase takes as many wavefronts as the busiest bank has different words.
 
 Phases: 32-bit accesses one of 32 lanes; 64-bit two of 16; 128-bit four of 8; ldmatrix and stmatrix one for
-each 8x8 matrix, of 8 rows of 16 bytes. Source: the wavefront counters of Nsight Compute on sm_90, which the
-recordings of the ldmatrix probe hold for LDSM.
+each 8x8 matrix, of 8 rows of 16 bytes. Loads of 64 and 128 bits can take fewer wavefronts than phases:
+``_joinable`` says where. cp.async has the phases of a store of its size, but its lanes do not share words.
+Source: wavefront counters of an H200, which the recordings of the probe ``banks`` hold class by class; what
+they do not hold is not proven. That cp.async shares nothing was seen by others on sm_120.
 """
 
 from __future__ import annotations
@@ -14,10 +16,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxlab.errors import unknown_name
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxlab.errors import UsageError, unknown_name
 
 BANKS = 32
 WORD_BYTES = 4
+OFF = -1
+"""The address of a lane that is predicated off."""
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -26,45 +35,87 @@ class Access:
 
     Attributes:
         name: as options name it.
+        op: "ld" or "st": which way it moves data, as seen from shared memory.
         bytes_per_lane: what each participating lane moves in one piece.
         lanes: how many lanes supply an address.
         lanes_per_phase: how many of those are served together.
+        opcode: what it is in SASS.
+        joins: whether phases are joined where neighbouring lanes read the same.
+        shares: whether lanes of a phase that touch the same word share it.
+        counted: whether a counter of the device can tell its wavefronts.
 
     """
 
     name: str
+    op: str
     bytes_per_lane: int
     lanes: int
     lanes_per_phase: int
+    opcode: str
+    joins: bool = False
+    shares: bool = True
+    counted: bool = True
 
     @property
     def ideal(self) -> int:
         """The wavefronts that the access takes when nothing conflicts: its number of phases."""
         return self.lanes // self.lanes_per_phase
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether single lanes can be predicated off; ldmatrix and stmatrix need the whole warp."""
+        return self.opcode not in ("LDSM", "STSM", "HGMMA")
+
+
+def _plain(bits: int) -> tuple[Access, Access]:
+    size, lanes = bits // 8, 1024 // bits
+    return (
+        Access(str(bits), "ld", size, 32, lanes, "LDS", joins=bits > 32),
+        Access(f"st.{bits}", "st", size, 32, lanes, "STS"),
+    )
+
 
 ACCESSES: dict[str, Access] = {
     access.name: access
     for access in (
-        Access("32", 4, 32, 32),
-        Access("64", 8, 32, 16),
-        Access("128", 16, 32, 8),
-        *(Access(f"{op}.x{n}", 16, 8 * n, 8) for op in ("ldmatrix", "stmatrix") for n in (1, 2, 4)),
+        *(each for bits in (32, 64, 128) for each in _plain(bits)),
+        *(Access(f"ldmatrix.x{n}", "ld", 16, 8 * n, 8, "LDSM") for n in (1, 2, 4)),
+        *(Access(f"stmatrix.x{n}", "st", 16, 8 * n, 8, "STSM") for n in (1, 2, 4)),
+        *(
+            Access(f"cp.async.{size}", "st", size, 32, 128 // size, "LDGSTS", shares=False)
+            for size in (4, 8, 16)
+        ),
+        Access("wgmma", "ld", 16, 8, 8, "HGMMA", counted=False),
     )
 }
-"""By name: 32, 64 and 128 are bits a lane moves with ld.shared or st.shared."""
+"""By name: 32, 64 and 128 are bits a lane moves with ld.shared, st.32 and so on with st.shared; wgmma is the
+read of one core matrix of an operand, 8 rows of 16 bytes, as a model that no counter checks."""
+
+WIDTHS = tuple(name for name in ACCESSES if not name.startswith("st."))
+"""How options name the classes: --op says whether 32, 64 and 128 are loads or stores."""
 
 
-def access(name: str) -> Access:
+def access(name: str, op: str = "") -> Access:
     """Return the access class of that name.
 
+    Args:
+        name: its name; .trans behind that of ldmatrix or stmatrix changes registers and no address.
+        op: "ld" or "st" as options say it; "" takes what the name says.
+
     Raises:
-        UsageError: there is none; the message holds the names.
+        UsageError: there is none, or it is of the other direction; the message holds the names.
 
     """
-    if name not in ACCESSES:
-        raise unknown_name("access", name, ACCESSES)
-    return ACCESSES[name]
+    plain = name.removesuffix(".trans") if "matrix" in name else name
+    if op == "st" and plain in ("32", "64", "128"):
+        plain = f"st.{plain}"
+    if plain not in ACCESSES:
+        raise unknown_name("access", name, WIDTHS)
+    found = ACCESSES[plain]
+    if op and op != found.op:
+        way = "loads from" if found.op == "ld" else "stores to"
+        raise UsageError(f"{name} {way} shared memory; legal: --op {found.op}, or leave --op out")
+    return found
 
 
 @dataclass(frozen=True)
@@ -75,17 +126,24 @@ class Wavefronts:
         wavefronts: in all.
         ideal: without conflicts (1, 2, 4, or N for .xN).
         phases: wavefronts of each phase.
+        groups: the lanes of each phase.
 
     """
 
     wavefronts: int
     ideal: int
     phases: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def conflicts(self) -> int:
         """Wavefronts above the ideal."""
         return max(0, self.wavefronts - self.ideal)
+
+    @property
+    def merged(self) -> bool:
+        """Whether phases were served together, so that fewer wavefronts than the ideal may do."""
+        return len(self.groups) < self.ideal
 
 
 def wavefronts(kind: Access, addresses: Sequence[int | None]) -> Wavefronts:
@@ -97,21 +155,92 @@ def wavefronts(kind: Access, addresses: Sequence[int | None]) -> Wavefronts:
             predicated off. Lanes from ``kind.lanes`` up are ignored.
 
     """
-    size = kind.lanes_per_phase
-    used = addresses[: kind.lanes]
-    phases = tuple(_phase(kind, used[start : start + size]) for start in range(0, len(used), size))
-    return Wavefronts(sum(phases), kind.ideal, phases)
+    used = np.array([OFF if each is None else each for each in addresses[: kind.lanes]], dtype=np.int64)
+    costs, joined = _costs(kind, used[None])
+    groups: list[tuple[int, ...]] = []
+    for first in range(0, kind.lanes, kind.lanes_per_phase):
+        lanes = tuple(range(first, first + kind.lanes_per_phase))
+        phase = first // kind.lanes_per_phase
+        if phase % 2 and joined[0, phase // 2]:
+            groups[-1] += lanes
+        else:
+            groups.append(lanes)
+    phases = tuple(int(costs[0, group[0] // kind.lanes_per_phase]) for group in groups)
+    return Wavefronts(sum(phases), kind.ideal, phases, tuple(groups))
 
 
-def _phase(kind: Access, addresses: Sequence[int | None]) -> int:
-    """Return the number of different words in the busiest bank; a phase without lanes costs nothing."""
-    words = {
-        (address + offset) // WORD_BYTES
-        for address in addresses
-        if address is not None
-        for offset in range(0, kind.bytes_per_lane, WORD_BYTES)
-    }
-    per_bank = [0] * BANKS
-    for word in words:
-        per_bank[word % BANKS] += 1
-    return max(per_bank)
+def count(kind: Access, addresses: Ints) -> Ints:
+    """Return the wavefronts of many warp instructions at once.
+
+    Args:
+        kind: their class.
+        addresses: byte addresses, [..., lane]; OFF for a lane that is predicated off.
+
+    """
+    used = addresses.reshape(-1, addresses.shape[-1])[:, : kind.lanes]
+    costs, _ = _costs(kind, used)
+    return np.asarray(costs.sum(axis=1).reshape(addresses.shape[:-1]))
+
+
+def phases(kind: Access, addresses: Ints) -> Ints:
+    """Return how many phases of warp instructions have a lane that is on: their ideal wavefronts."""
+    used = addresses.reshape(-1, addresses.shape[-1])[:, : kind.lanes]
+    on = (used != OFF).reshape(len(used), kind.ideal, kind.lanes_per_phase).any(axis=2)
+    return np.asarray(on.sum(axis=1).reshape(addresses.shape[:-1]))
+
+
+def words_of(kind: Access, addresses: Ints) -> Ints:
+    """Return the words that each lane touches, [..., lane, word]; OFF for those of a lane that is off."""
+    pieces = np.arange(0, max(kind.bytes_per_lane, WORD_BYTES), WORD_BYTES)
+    words = (addresses[..., None] + pieces) // WORD_BYTES
+    return np.where(addresses[..., None] == OFF, OFF, words)
+
+
+def _costs(kind: Access, used: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return the wavefronts of each phase, and which pairs of phases are joined: the first has the cost."""
+    costs = _busiest(kind, used, kind.lanes_per_phase)
+    if not kind.joins:
+        return costs, np.zeros((len(used), kind.ideal), dtype=bool)
+    joined = _joinable(kind, used) & (costs[:, ::2] > 0) & (costs[:, 1::2] > 0)
+    some = joined.any(axis=1)
+    together = _busiest(kind, used[some], 2 * kind.lanes_per_phase)
+    joined[some] &= together == 1
+    costs[:, 1::2][joined] = 0
+    return costs, joined
+
+
+def _busiest(kind: Access, used: Ints, lanes: int) -> Ints:
+    """Return how many words the busiest bank serves, one by one, for each ``lanes`` lanes in a row."""
+    if not len(used):
+        return np.zeros((0, kind.lanes // lanes), dtype=np.int64)
+    words = words_of(kind, used).reshape(-1, lanes * max(1, kind.bytes_per_lane // WORD_BYTES))
+    words = np.sort(words, axis=1)
+    first = words != OFF
+    if kind.shares:
+        first[:, 1:] &= words[:, 1:] != words[:, :-1]
+    row, place = np.nonzero(first)
+    banks = row * BANKS + words[row, place] % BANKS
+    per_bank = np.bincount(banks, minlength=len(words) * BANKS).reshape(-1, BANKS)
+    return np.asarray(per_bank.max(axis=1).reshape(len(used), -1).astype(np.int64))
+
+
+def _joinable(kind: Access, used: Ints) -> NDArray[np.bool_]:
+    """Say for each pair of phases, [instruction, pair], whether two lanes each can share what they read.
+
+    Every lane i shares with lane i ^ 1, or every one with i ^ 2, or with the one in its place in the other
+    phase: both want the same address, or one is off. If then a single wavefront has all that both phases
+    want, the device joins them. That was measured, and so was an exception: while lane 31 is on, the first
+    two phases of a 128-bit load are not joined if one of their lanes is off (5 of 5 such patterns; NVIDIA
+    H200, 2026-11-30).
+    """
+    pairs = used.reshape(len(used), kind.ideal // 2, 2 * kind.lanes_per_phase)
+    lanes = np.arange(pairs.shape[-1])
+
+    def alike(step: int) -> NDArray[np.bool_]:
+        other = pairs[..., lanes ^ step]
+        return np.asarray(((pairs == other) | (pairs == OFF) | (other == OFF)).all(axis=-1))
+
+    found = alike(1) | alike(2) | alike(kind.lanes_per_phase)
+    if kind.ideal > 2:
+        found[:, 0] &= (used[:, -1] == OFF) | (pairs[:, 0] != OFF).all(axis=-1)
+    return np.asarray(found)

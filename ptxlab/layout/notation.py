@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.isa.shown import Shown
 from ptxlab.layout.algebra import Coordinate, IntTuple, Layout, packed
 from ptxlab.layout.swizzle import Swizzle
 
@@ -31,7 +32,7 @@ _DEEPEST = 30  # nested tuples
 
 
 @dataclass(frozen=True)
-class Composed:
+class Composed(Shown):
     """A layout whose offsets a swizzle moves: ``swizzle(offset + layout(c))``.
 
     Attributes:
@@ -41,12 +42,18 @@ class Composed:
         element_bits: None: the swizzle moves the offsets as they are. A number: the offsets count elements
             of so many bits, and the swizzle moves byte addresses.
 
+    Raises:
+        UsageError: the swizzle would split an element.
+
     """
 
     layout: Layout
     swizzle: Swizzle = IDENTITY
     offset: int = 0
     element_bits: int | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.moved
 
     def __str__(self) -> str:
         parts = [str(self.layout)]
@@ -60,13 +67,10 @@ class Composed:
 
     @property
     def moved(self) -> Swizzle:
-        """The swizzle as it moves the offsets themselves.
-
-        Raises:
-            UsageError: it would split an element.
-
-        """
-        return self.swizzle.rescaled(8, self.element_bits) if self.element_bits else self.swizzle
+        """The swizzle as it moves the offsets themselves."""
+        if not self.element_bits or not self.swizzle.bits:
+            return self.swizzle
+        return self.swizzle.rescaled(8, self.element_bits)
 
     def __call__(self, *coordinate: Coordinate) -> int:
         """Return where a coordinate of the layout lies.
@@ -114,8 +118,16 @@ def parse_layout(source: str) -> Composed:
 Operand = Composed | Layout | tuple[Layout, ...] | int
 
 
-def parse_operation(source: str, legal: Mapping[str, Sequence[str]]) -> tuple[str, list[Operand]]:
-    """Return the name and the operands that a text such as ``complement 4:2 24`` writes.
+class Written(NamedTuple):
+    """An operation as it is written: its name, its operands, and the columns at which those begin."""
+
+    name: str
+    operands: list[Operand]
+    columns: list[int]
+
+
+def parse_operation(source: str, legal: Mapping[str, Sequence[str]]) -> Written:
+    """Return what a text such as ``complement 4:2 24`` writes.
 
     Args:
         source: the text; without a name in front it is a layout, and the name is "".
@@ -144,22 +156,30 @@ class _Parser:
         self._end()
         return layout
 
-    def operation(self, legal: Mapping[str, Sequence[str]]) -> tuple[str, list[Operand]]:
+    def operation(self, legal: Mapping[str, Sequence[str]]) -> Written:
         name = self._peek()
         if name in ("Sw", "smem_ptr") or not _NAME.fullmatch(name):
-            return "", [self.whole()]
+            return Written("", [self.whole()], [1])
         if name not in legal:
             unknown = unknown_name("operation", name, legal)
             raise UsageError(f"'{self._source}', column {self._column()}: {unknown.message}", unknown.hint)
         self._advance()
-        kinds = [kind for kind in legal[name] if self._peek() or not kind.endswith("?")]
-        operands = [self._operand(kind.removesuffix("?")) for kind in kinds]
+        columns, operands = [], []
+        for kind in legal[name]:
+            if kind.endswith("?") and not self._peek():
+                break
+            columns.append(self._column())
+            operands.append(self._operand(kind.removesuffix("?")))
         self._end()
-        return name, operands
+        return Written(name, operands, columns)
 
     def _operand(self, kind: str) -> Operand:
         if kind == "number":
-            return self._number()
+            start = self._at
+            number = self._number()
+            if number < 1:
+                raise self._refuse("a number of at least 1", start)
+            return number
         if kind == "tiler" and self._take("<"):
             parts = [self._layout()]
             while self._take(","):
@@ -173,6 +193,7 @@ class _Parser:
             raise self._refuse("nothing more")
 
     def _composed(self) -> Composed:
+        start = self._at
         swizzle, bits, offset = IDENTITY, None, 0
         if self._take("Sw"):
             swizzle = self._swizzle()
@@ -183,7 +204,8 @@ class _Parser:
         if self._peek(1) == "o":
             offset = self._number()
             self._need("o")
-        return Composed(self._layout(), swizzle, offset, bits)
+        layout = self._layout()
+        return self._built(start, lambda: Composed(layout, swizzle, offset, bits))
 
     def _swizzle(self) -> Swizzle:
         start = self._at
@@ -267,7 +289,9 @@ class _Parser:
         try:
             return build()
         except UsageError as error:
-            raise UsageError(f"layout '{self._source}', column {self._column(start)}: {error.message}") from error
+            raise UsageError(
+                f"layout '{self._source}', column {self._column(start)}: {error.message}"
+            ) from error
 
     def _refuse(self, wanted: str, start: int | None = None) -> UsageError:
         column = self._column(start)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
+from ptxlab.isa.shown import Shown
 
 IntOrArray = TypeVar("IntOrArray", int, NDArray[np.int64])
 
@@ -24,7 +25,7 @@ MODES = {"none": (0, 4, 3), "32B": (1, 4, 3), "64B": (2, 4, 3), "128B": (3, 4, 3
 
 
 @dataclass(frozen=True)
-class Swizzle:
+class Swizzle(Shown):
     """Swizzle<bits, base, shift>: bits = 0 moves nothing. Call it with an offset or an array of them."""
 
     bits: int
@@ -55,6 +56,12 @@ class Swizzle:
     def period(self) -> int:
         """The number of consecutive offsets after which the pattern repeats."""
         return 1 << (self.base + self.shift + self.bits) if self.bits else 1
+
+    @property
+    def expression(self) -> str:
+        """The movement in C, of an unsigned ``offset``."""
+        mask = ((1 << self.bits) - 1) << self.base
+        return f"offset ^ ((offset >> {self.shift}) & {mask:#x}u)" if self.bits else "offset"
 
     def rescaled(self, from_bits: int, to_bits: int) -> Swizzle:
         """Return the same movement for elements of another size.

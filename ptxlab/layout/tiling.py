@@ -1,4 +1,4 @@
-"""Division and product of layouts mode by mode, their modes regrouped, and layouts of wider or narrower elements.
+"""Division and product of layouts mode by mode, their modes regrouped; elements of another width.
 
 A tiler is a layout, which tiles the numbers of the other, or a tuple of layouts, one for each mode; modes
 beyond the tuple stay whole. Source: the CUTLASS documentation, "CuTe Layout Algebra"; recasting as
@@ -125,10 +125,15 @@ def upcast(layout: Layout, count: int) -> Layout:
 
     Raises:
         UsageError: the count is below 1.
-        NoSuchLayoutError: a mode would begin inside an element.
+        NoSuchLayoutError: an element would not be whole, or begin inside another, or a stride is negative.
 
     """
-    _check_count(count)
+    _check_recast(layout, count)
+    inside = sum(
+        (min(size, count // step) - 1) * step for size, step in layout.flat_modes() if 0 < step < count
+    )
+    if inside >= count:
+        raise NoSuchLayoutError(f"the modes of {layout} together reach {inside} in an element of {count}")
     return _mode_wise(layout, lambda size, step: _upcast_mode(size, step, count))
 
 
@@ -137,15 +142,13 @@ def downcast(layout: Layout, count: int) -> Layout:
 
     Raises:
         UsageError: the count is below 1.
-        NoSuchLayoutError: no mode has neighbours, which alone stay neighbours.
+        NoSuchLayoutError: no mode, or more than one, has stride 1, or a stride is negative.
 
     """
-    _check_count(count)
-    if count > 1 and sum(abs(step) == 1 for _, step in layout.flat_modes()) != 1:
+    _check_recast(layout, count)
+    if count > 1 and [step for _, step in layout.flat_modes()].count(1) != 1:
         raise NoSuchLayoutError(f"{layout} has not one mode of stride 1, which is the one to lengthen")
-    return _mode_wise(
-        layout, lambda size, step: (size * count, step) if abs(step) == 1 else (size, step * count)
-    )
+    return _mode_wise(layout, lambda size, step: (size * count, 1) if step == 1 else (size, step * count))
 
 
 def recast(layout: Layout, from_bits: int, to_bits: int) -> Layout:
@@ -156,7 +159,8 @@ def recast(layout: Layout, from_bits: int, to_bits: int) -> Layout:
         NoSuchLayoutError: as upcast and downcast do, or neither width divides the other.
 
     """
-    _check_count(min(from_bits, to_bits))
+    if min(from_bits, to_bits) < 1:
+        raise UsageError(f"elements of {min(from_bits, to_bits)} bits; legal: at least 1")
     if to_bits % from_bits == 0:
         return upcast(layout, to_bits // from_bits)
     if from_bits % to_bits == 0:
@@ -183,7 +187,7 @@ def _by_mode(operation: Callable[[Layout, Layout], Layout], layout: Layout, tile
 
 
 def _zipped(layout: Layout, tiler: Tiler) -> Layout:
-    """Return the first parts of all tiled modes as one mode; their second parts and other modes as another."""
+    """Return the first parts of all tiled modes as one mode, and all else as another."""
     if isinstance(tiler, Layout):
         return layout
     tiled = [mode.modes for mode in layout.modes[: len(tiler)]]
@@ -204,11 +208,10 @@ def _upcast_mode(size: int, step: int, count: int) -> tuple[int, int]:
         return size, 0
     if step % count and count % step:
         raise NoSuchLayoutError(f"a stride of {step} and elements of {count}: neither divides the other")
-    per_element = -(-count // abs(step))
-    if size > 1 and size % per_element and per_element % size:
+    per_element = max(1, count // step)
+    if size % per_element and per_element % size:
         raise NoSuchLayoutError(f"{size} values, {step} apart, are not whole elements of {count}")
-    sign = 1 if step > 0 else -1
-    return -(-size // per_element), sign * -(-abs(step) // count)
+    return max(1, size // per_element), max(1, step // count)
 
 
 def _mode_wise(layout: Layout, change: Callable[[int, int], tuple[int, int]]) -> Layout:
@@ -218,6 +221,8 @@ def _mode_wise(layout: Layout, change: Callable[[int, int], tuple[int, int]]) ->
     return joined([_mode_wise(mode, change) for mode in layout.modes])
 
 
-def _check_count(count: int) -> None:
+def _check_recast(layout: Layout, count: int) -> None:
     if count < 1:
         raise UsageError(f"{count} elements in one; legal: at least 1")
+    if any(step < 0 for _, step in layout.flat_modes()):
+        raise NoSuchLayoutError(f"{layout} has a negative stride")

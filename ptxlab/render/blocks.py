@@ -45,6 +45,7 @@ class Grid:
         row_names: a name for each row ("row 3"), or [] for plain numbers.
         column_names: a name for each column, or [] for plain numbers.
         media: where it is shown.
+        marked: row and column of the cell that the picture is about, or None.
 
     """
 
@@ -54,6 +55,7 @@ class Grid:
     row_names: list[str] = field(default_factory=list)
     column_names: list[str] = field(default_factory=list)
     media: tuple[Medium, ...] = EVERYWHERE
+    marked: tuple[int, int] | None = None
 
     def cut(self, most: int) -> list[Grid]:
         """Return the grid, or blocks of its columns none of which has more than ``most``.
@@ -72,6 +74,7 @@ class Grid:
                 cells=[row[first : first + size] for row in self.cells],
                 colours=[row[first : first + size] for row in self.colours],
                 column_names=names[first : first + size],
+                marked=(self.marked[0], self.marked[1] - first) if self.marked else None,
             )
             for first in range(0, columns, size)
         ]

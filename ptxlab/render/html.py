@@ -8,27 +8,28 @@ from itertools import groupby
 
 from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
 from ptxlab.render.palette import colour
-from ptxlab.render.svg import draw_grid, pieces
+from ptxlab.render.svg import DARK, draw_grid, pieces
 from ptxlab.render.text import cell_text, is_numeric, lane_of, titled
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8884; --faint: #777; --good: #1a7a3c; --bad: #b3261e;
+:root { color-scheme: light dark; --line: #8884; --faint: #696969; --good: #1a7a3c; --bad: #b3261e;
   --warning: #8a5a00; }
 @media (prefers-color-scheme: dark) { :root { --faint: #999; --good: #5fd38d; --bad: #ff8a80;
   --warning: #f0b429; } }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.grids { display: flex; flex-wrap: wrap; gap: 2rem; margin: 1rem 0; }
+.grids { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 2rem; margin: 1rem 0; }
 svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; font: 13px/1.5 ui-monospace, monospace; }
 caption { text-align: left; font: 600 15px system-ui, sans-serif; padding-bottom: .4rem; }
 th, td { padding: .15rem .7rem; text-align: left; border-bottom: 1px solid var(--line); }
-.right { text-align: right; }
+.wide { overflow-x: auto; } .right { text-align: right; }
 .conclusion { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); }
 .warning { color: var(--warning); } .faint { color: var(--faint); }
 [data-n] { transition: opacity .1s; }
 body.picking [data-n]:not(.lit) { opacity: .18; }
-"""
+@media (prefers-color-scheme: dark) { body { background: #15181d; color: #e6e8eb; } DARK }
+""".replace("DARK", DARK)
 
 _SCRIPT = """
 function pick(event) {
@@ -92,8 +93,8 @@ def _table(table: Table) -> str:
         rows.append(f"<tr{data}>{cells}</tr>")
     body = "\n".join(rows)
     return (
-        f"<table>\n<caption>{escape(table.title)}</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f'<div class="wide"><table>\n<caption>{escape(table.title)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
     )
 
 

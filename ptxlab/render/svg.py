@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
+from itertools import accumulate, groupby, pairwise
 
 from ptxlab.errors import UsageError
 from ptxlab.render.blocks import Block, Grid, Text
@@ -34,6 +35,17 @@ _KINDS = {
     "column": f'font-family="{_MONO}" font-size="11" text-anchor="middle" fill-opacity="0.6"',
     "row": f'font-family="{_MONO}" font-size="11" text-anchor="end" fill-opacity="0.6"',
 }
+_BLOCK = 8  # rows and columns of the matrices that instructions are made of
+_BLOCK_GAP = 6  # between them
+_FRAME = 3  # width of the frame around the marked cell
+DARK = """.empty { fill: #2a2f37; } .on-empty { fill: #d5d9df; } .halo { stroke: #15181d; }"""
+"""How what has no colour of its own looks on a dark page."""
+
+_DARK_PICTURE = (
+    "<style>@media (prefers-color-scheme: dark) { svg { color: #e6e8eb; } .page { fill: #15181d; } "
+    f"{DARK} .plain {{ fill: #b9bec6; }} .conclusion {{ fill: #f2f3f5; }} .good {{ fill: #5fd38d; }} "
+    ".bad { fill: #ff8a80; } .warning { fill: #f0b429; } }</style>\n"
+)
 _CAPTIONS = {
     "plain": "#444444",
     "conclusion": "#1a1a1a",
@@ -70,8 +82,8 @@ def draw(blocks: Iterable[Block]) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" color="#1a1a1a" role="img">\n'
-        f"<title>{escape(title)}</title>\n"
-        f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
+        f"<title>{escape(title)}</title>\n{_DARK_PICTURE}"
+        f'<rect class="page" width="100%" height="100%" fill="#ffffff"/>\n'
         f"{_text(_MARGIN, _MARGIN + 14, title, 'picture title')}"
         f"{flow.body}{captions.body}</svg>\n"
     )
@@ -80,7 +92,7 @@ def draw(blocks: Iterable[Block]) -> str:
 def pieces(grid: Grid) -> list[Grid]:
     """Return a matrix, or blocks of its columns that are no wider than a picture."""
     cell, left = _sizes(grid)
-    return grid.cut(max(1, int((_PICTURE_WIDTH - 2 * _MARGIN - left) / cell)))
+    return grid.cut(max(1, int((_PICTURE_WIDTH - 2 * _MARGIN - left) / (cell + _BLOCK_GAP / _BLOCK))))
 
 
 def _sizes(grid: Grid) -> tuple[float, float]:
@@ -96,37 +108,52 @@ def draw_grid(grid: Grid) -> Drawing:
     row_names, column_names = grid_names(grid)
     cell, left = _sizes(grid)
     top = _TITLE_HEIGHT + _NAMES_HEIGHT
+    xs, ys = _edges(column_names, left, cell), _edges(row_names, top, _CELL_HEIGHT)
     parts = [_text(left, 16, grid.title, "title")]
-    for number, name in enumerate(column_names):
-        centre = left + (number + 0.5) * cell
-        parts.append(_text(centre, top - 6, name, "column"))
-    for number, name in enumerate(row_names):
-        middle = top + number * _CELL_HEIGHT + 19
-        parts.append(_text(left - 8, middle, name, "row"))
+    for x, name in zip(xs, column_names, strict=False):
+        parts.append(_text(x + cell / 2, top - 6, name, "column"))
+    for number, (y, name) in enumerate(zip(ys, row_names, strict=False)):
+        parts.append(_text(left - 8, y + 19, name, "row"))
         for column, text in enumerate(grid.cells[number]):
             tip = f"{grid.title}: row {name}, column {column_names[column]}"
-            spot = (left + column * cell, top + number * _CELL_HEIGHT, cell)
-            parts.append(_cell(spot, text, grid.colours[number][column], tip))
-    width = left + len(column_names) * cell
-    return Drawing(
-        max(width, left + 8.2 * len(grid.title)),
-        top + len(row_names) * _CELL_HEIGHT,
-        "".join(parts),
+            parts.append(_cell((xs[column], y, cell), text, grid.colours[number][column], tip))
+    if grid.marked and 0 <= grid.marked[1] < len(column_names):
+        parts.append(_frame(xs[grid.marked[1]], ys[grid.marked[0]], cell))
+    return Drawing(max(xs[-1], left + 8.2 * len(grid.title)), ys[-1], "".join(parts))
+
+
+def _edges(names: Sequence[str], first: float, size: float) -> list[float]:
+    """Return where each row or column begins, and where the last ends: 8x8 blocks stand a little apart."""
+    numbers = [re.match(r"(?:w\d+ )*(\d+)", name) for name in names]
+    blocks = [int(found[1]) // _BLOCK if found else 0 for found in numbers]
+    breaks = [last != this for last, this in pairwise(blocks)]
+    gap = 0 if all(breaks) else _BLOCK_GAP
+    shifts = accumulate((gap * apart for apart in breaks), initial=0)
+    starts = [first + number * size + shift for number, shift in enumerate(shifts)][: len(names)]
+    return [*starts, (starts[-1] if starts else first - size) + size]
+
+
+def _frame(x: float, y: float, width: float) -> str:
+    """Return the frame of the cell that a picture is about."""
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_CELL_HEIGHT}" rx="5" fill="none"'
+    return (
+        f'<rect class="halo" {place} stroke="#ffffff" stroke-width="{_FRAME + 4}"/>'
+        f'<rect class="frame" {place} stroke="currentColor" stroke-width="{_FRAME}"/>\n'
     )
 
 
 def _cell(spot: tuple[float, float, float], text: str, number: int | None, tip: str) -> str:
     """Return a cell at x, y with a width; ``data-n`` is the number that it is coloured by."""
     x, y, width = spot
-    paper, ink, data = "#f1f1f1", "#1a1a1a", ""
+    paper, ink, data, kinds = "#f1f1f1", "#1a1a1a", "", (' class="empty"', ' class="on-empty"')
     if number is not None:
-        paper, ink, data = colour(number).paper, colour(number).ink, f' data-n="{number}"'
+        paper, ink, data, kinds = colour(number).paper, colour(number).ink, f' data-n="{number}"', ("", "")
     return (
         f"<g{data}><title>{escape(tip)}: {escape(text)}</title>"
-        f'<rect x="{x + _CELL_GAP / 2:.1f}" y="{y + _CELL_GAP / 2:.1f}" '
+        f'<rect{kinds[0]} x="{x + _CELL_GAP / 2:.1f}" y="{y + _CELL_GAP / 2:.1f}" '
         f'width="{width - _CELL_GAP:.1f}" height="{_CELL_HEIGHT - _CELL_GAP}" rx="4" '
         f'fill="{paper}"/>'
-        f"{_text(x + width / 2, y + 19, text, 'cell', ink)}</g>\n"
+        f"{_text(x + width / 2, y + 19, text, 'cell', ink, kinds[1])}</g>\n"
     )
 
 
@@ -166,12 +193,13 @@ def _captions(blocks: Iterable[Block], top: float, width: float) -> Drawing:
         if isinstance(block, Text) and block.style in _CAPTIONS:
             for line in textwrap.wrap(block.text, int((width - 2 * _MARGIN) / 7.2)):
                 y += _CAPTION_HEIGHT
-                parts.append(_text(_MARGIN, y, line, "caption", _CAPTIONS[block.style]))
+                kind = f' class="{block.style}"'
+                parts.append(_text(_MARGIN, y, line, "caption", _CAPTIONS[block.style], kind))
     return Drawing(width, y, "".join(parts))
 
 
-def _text(x: float, y: float, text: str, kind: str, fill: str = "currentColor") -> str:
+def _text(x: float, y: float, text: str, kind: str, fill: str = "currentColor", attributes: str = "") -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" {_KINDS[kind]} fill="{fill}" '
+        f'<text{attributes} x="{x:.1f}" y="{y:.1f}" {_KINDS[kind]} fill="{fill}" '
         f'xml:space="preserve">{escape(text)}</text>\n'
     )

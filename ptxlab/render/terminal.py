@@ -168,7 +168,8 @@ def _left(grid: Grid) -> int:
 
 def _widest(grid: Grid) -> int:
     names = grid_names(grid)[1]
-    return max((len(text) for texts in (*grid.cells, names) for text in texts), default=0)
+    brackets = 2 if grid.marked else 0
+    return brackets + max((len(text) for texts in (*grid.cells, names) for text in texts), default=0)
 
 
 def _grid(grid: Grid, room: int) -> RenderableType:
@@ -177,8 +178,9 @@ def _grid(grid: Grid, room: int) -> RenderableType:
     width, left = _widest(grid) + (_gap(grid, room) or 2), _left(grid)
     head = "".join(name.center(width) for name in column_names)
     lines = [RichText(" " * left + head, style="dim")]
-    for name, cells, colours in zip(row_names, grid.cells, grid.colours, strict=True):
-        painted = (_painted(text.center(width), number) for text, number in zip(cells, colours, strict=True))
+    for row, (name, cells, colours) in enumerate(zip(row_names, grid.cells, grid.colours, strict=True)):
+        shown = (f"[{text}]" if (row, col) == grid.marked else text for col, text in enumerate(cells))
+        painted = (_painted(text.center(width), number) for text, number in zip(shown, colours, strict=True))
         lines.append(RichText.assemble((f" {name:>{left - 2}} ", "dim"), *painted))
     return Group(*lines)
 

@@ -47,8 +47,8 @@ def resources(build: Build) -> dict[str, Resources]:
         ToolError: cuobjdump failed; the message is its own.
 
     """
-    if build.log:
-        return from_log(build.log)
+    if told := from_log(build.log):
+        return told
     usage = resource_usage(build.cubin, name=build.name or "kernel.cubin")
     linked = int.from_bytes(build.cubin[16:18], "little") == _ELF_EXECUTABLE
     return from_usage(usage, RESERVED_SHARED_BYTES if linked and base_number(build.arch) >= 90 else 0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.assets import include_folder
-from ptxlab.errors import ToolError, UsageError
+from ptxlab.errors import MissingError, ToolError, UsageError
 from ptxlab.files import is_file
 from ptxlab.toolchain import cache
 from ptxlab.toolchain.arch import DEFAULT_ARCH, arch_of_ptx, parse_arch
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _FORMAT = 1  # of a cache entry: raise it when what an entry holds changes
 _CUBIN, _PTX, _LOG = "kernel.cubin", "kernel.ptx", "log.txt"
+_TOLD = "Compiling entry function"
+"""What ptxas -v says of each kernel before all else."""
+_FOR_PTXAS = "--ptxas-options="
 SUFFIXES = (".cu", ".ptx", ".cubin")
 
 
@@ -112,7 +115,7 @@ def build_cuda(
     def compiler() -> Compiled:
         from ptxlab.toolchain.nvrtc import compile_cuda
 
-        return compile_cuda(source, str(path), flags)
+        return _with_ptxas_log(compile_cuda(source, str(path), flags), flags, name=str(path))
 
     kept = {"kernel.cu": source.encode()}
     return _build(key if headers is not None else "", compiler, kept, name=str(path), arch=arch)
@@ -237,6 +240,26 @@ def _build(
     facts = {"arch": arch, "compiler": compiled.compiler}
     folder = cache.store(key, files, facts) if key else None
     return _from_files(files, facts, folder, cached=False, name=name)
+
+
+def _with_ptxas_log(compiled: Compiled, flags: Sequence[str], *, name: str) -> Compiled:
+    """Return what was compiled with what ptxas said of it, asking ptxas itself where NVRTC does not tell.
+
+    NVRTC 13.0 left its part of the log out when it had compiled the same source on that machine shortly
+    before (H200, driver 580, 2026-11-30; that it had kept the result is a guess). Registers, spills and
+    advisories would be missing then, and nobody would notice that an advisory is.
+    """
+    if not compiled.ok or _TOLD in compiled.log or ".entry" not in compiled.ptx:
+        return compiled
+    from ptxlab.toolchain.ptxas import assemble
+    from ptxlab.toolchain.tools import find_tool
+
+    own = [flag.removeprefix(_FOR_PTXAS) for flag in flags if flag.startswith((_FOR_PTXAS, "--maxrregcount"))]
+    try:
+        again = assemble(find_tool("ptxas"), compiled.ptx, flags[0].partition("=")[2], name=name, options=own)
+    except MissingError:
+        return compiled
+    return replace(compiled, log=compiled.log + again.log) if again.ok else compiled
 
 
 def _from_files(

@@ -93,6 +93,7 @@ def _version(nvrtc: Any) -> tuple[int, int]:
 
 
 def _compile(library: Path, source: str, name: str, options: Sequence[str]) -> Compiled:
+    os.environ |= {"CUDA_CACHE_DISABLE": "1"}  # see _with_ptxas_log in build.py; this is a process of its own
     nvrtc = _nvrtc(library)
     (program,) = _checked(nvrtc.nvrtcCreateProgram(source.encode(), os.fsencode(name), 0, [], []))
     encoded = [os.fsencode(option) for option in options]

@@ -14,7 +14,7 @@ EMPTY = [
     ("probe ldmatrix --tile", "legal: ROWSxCOLS"),
     ("probe ldmatrix --format", "legal: table, csv, md"),
     ("probe ldmatrix --svg", "legal: "),
-    ("probe verify --only", "legal: ldmatrix, mma, "),
+    ("probe verify --only", "legal: banks, bulk-copy, "),
     ("sass probe:ldmatrix -D", "legal: NAME[=VALUE]"),
     ("sass probe:ldmatrix -O", "legal: 0, 1, 2, 3"),
     ("sass probe:ldmatrix --kernel", "legal: NAME"),

@@ -15,7 +15,7 @@ from ptxlab.cli.parsing import Group
 from ptxlab.render.show import text_of
 
 SCHEMA = json.loads(resources.files("ptxlab").joinpath("record.schema.json").read_text())
-WORKING = {"probe", "layout", "swizzle", "sass", "gemm", "profile", "cache", "doctor"}
+WORKING = {"probe", "layout", "swizzle", "banks", "sass", "gemm", "profile", "cache", "doctor"}
 
 RUNS = [
     ("doctor",),
@@ -29,7 +29,17 @@ RUNS = [
     ("layout", "detail", "ldmatrix"),
     ("layout", "support", "--arch", "sm_75,sm_90a"),
     ("layout", "compare", "--c", "m16n8k32:s32", "--a", "m16n8k32:s8"),
+    ("layout", "trace"),
+    ("layout", "eval", "Sw<1,4,3> o (64,16):(16,1)", "--dtype", "f16"),
+    ("layout", "print", "(4,(2,2)):(1,(4,8))", "--table"),
+    ("layout", "explain", "composition (6,2):(8,2) (4,3):(3,1)"),
+    ("layout", "explain", "coalesce (2097152,4):(1,2097152)"),
     ("swizzle", "solve", "--tile", "16x64", "--dtype", "f16", "--access", "ldmatrix.x4"),
+    ("swizzle", "solve", "--tile", "64x64", "--also", "stmatrix", "--also", "tma", "--emit", "cuda"),
+    ("swizzle", "check", "3,3,4", "--tile", "128x8:m-major", "--access", "ldmatrix.trans"),
+    ("swizzle", "convert", "128B", "--dtype", "f16,f32,u8,b1"),
+    ("swizzle", "pad", "--tile", "16x32", "--read", "(l%16, l//16)"),
+    ("banks", "--width", "128", "--addr", "lane*128", "--mask", "0-15"),
     ("sass", "probe:ldmatrix"),
     ("sass", "gemm:wmma-naive"),
     ("gemm", "--list"),
@@ -51,11 +61,17 @@ FAILURES = [
     (("layout", "support", "--only", "nothing"), 2),
     (("layout", "support", "--arch", "sm_91"), 2),
     (("layout", "compare", "--c", "m16n8k32:s32"), 2),
+    (("layout", "trace", "--at", "37;21"), 2),
     (("layout", "compare", "--c", "m16n8k33:s32", "--a", "m16n8k32:s8"), 2),
+    (("layout", "eval", "(4,8:(1,4)"), 2),
+    (("layout", "explain", "complement 4:2 x"), 2),
     (("sass", "no-such-file.cu"), 2),
     (("sass", "probe:ldmatrx"), 2),
     (("gemm", "--stage", "wmma-naif"), 2),
     (("swizzle", "solve", "--tile", "banana", "--dtype", "f16", "--access", "ldmatrix.x4"), 2),
+    (("swizzle", "check", "3,7,3", "--tile", "8x128", "--dtype", "b1"), 2),
+    (("banks", "--width", "128", "--addr", "lane * foo"), 2),
+    (("banks", "--width", "256", "--addr", "lane"), 2),
 ]
 
 

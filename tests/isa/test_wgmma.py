@@ -113,7 +113,7 @@ def test_shapes_by_type() -> None:
      ("f16", "64x64"), ("s8", "m64n40k32"), ("e4m3", "m64n64k16")],
 )  # fmt: skip
 def test_illegal_shapes(dtype: str, shape: str) -> None:
-    """C57: N of 12 and the like; the message holds the legal set."""
+    """N of 12 and the like; the message holds the legal set."""
     acc = ACCUMULATORS[dtype][0]
     with pytest.raises(UsageError, match=rf"has no shape {shape}; legal: m64nNk\d+ with N of 8"):
         parse_form(shape, WgmmaForm(64, dtype, dtype, acc))
@@ -132,7 +132,7 @@ def test_illegal_shapes(dtype: str, shape: str) -> None:
      (WgmmaForm(64, "f16", "f16", "f32", a_in_registers=True, a_major="MN"), "legal: --major K", "-b MN")],
 )  # fmt: skip
 def test_illegal_forms_are_refused_with_the_reason(form: WgmmaForm, words: str, hint: str) -> None:
-    """C57: what types combine, and that only 16-bit ones are transposed."""
+    """What types combine, and that only 16-bit ones are transposed."""
     with pytest.raises(UsageError, match=words) as caught:
         check_form(form, "sm_90a")
     assert hint in (caught.value.hint or "")
@@ -144,7 +144,7 @@ def test_illegal_forms_are_refused_with_the_reason(form: WgmmaForm, words: str, 
      ("sm_80", "mma.sync")],
 )  # fmt: skip
 def test_it_exists_on_hopper_alone(arch: str, hint: str) -> None:
-    """C68, C69: newer is no superset; the hint names what is there instead."""
+    """Newer is no superset; the hint names what is there instead."""
     with pytest.raises(UsageError, match=f"exists only on sm_90a, and not on {arch}") as caught:
         check_form(WgmmaForm(64, "f16", "f16", "f32"), arch)
     assert hint in caught.value.hint

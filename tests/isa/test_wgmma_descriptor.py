@@ -20,7 +20,7 @@ def operand(
 
 @pytest.mark.parametrize(("swizzle", "sbo", "mode"), [("128B", 64, 1), ("64B", 32, 2), ("32B", 16, 3)])
 def test_fields_of_k_major_operands(swizzle: str, sbo: int, mode: int) -> None:
-    """C53: SBO is eight rows of the span: stored as 64, 32 and 16."""
+    """SBO is eight rows of the span: stored as 64, 32 and 16."""
     stored = {
         each["field"]: each["stored"] for each in fields(operand(swizzle=swizzle).descriptor(0, 0).word)
     }
@@ -103,7 +103,7 @@ def test_a_swizzle_moves_16_byte_chunks_within_its_atom(swizzle: str) -> None:
 
 @pytest.mark.parametrize("bits", [16, 8, 32], ids=["f16", "e4m3", "tf32"])
 def test_steps_along_k(bits: int) -> None:
-    """C56: two units of 16 bytes a step, four steps an atom, then 256 rows of 128 bytes on."""
+    """Two units of 16 bytes a step, four steps an atom, then 256 rows of 128 bytes on."""
     k = 256 // bits
     whole = SharedOperand(0, 256, 8 * k, bits, "K", "128B")
     units = [whole.descriptor(0, step * k).start // 16 for step in range(8)]
@@ -121,7 +121,7 @@ def test_a_sound_descriptor_has_no_problems() -> None:
 
 @pytest.mark.parametrize(("swizzle", "expected"), [("128B", 1024), ("64B", 512), ("32B", 256)])
 def test_a_forgotten_shift_is_named(swizzle: str, expected: int) -> None:
-    """C54: the bytes of SBO stored as they are, 16 times too far."""
+    """The bytes of SBO stored as they are, 16 times too far."""
     word = Descriptor(2048, 16, 16 * expected, swizzle).word
     problem = f"SBO = {16 * expected} B, expected {expected}: forgot >>4?"
     assert problem in lint(word, rows=64, k=16, bits=16, major="K")
@@ -165,7 +165,7 @@ def test_other_mistakes(word: int, major: str, words: str) -> None:
 
 @pytest.mark.parametrize("lbo", [0, 16, 256])
 def test_lbo_is_not_looked_at_in_swizzled_k_major(lbo: int) -> None:
-    """C53: no address depends on it, and the lint is silent about it."""
+    """No address depends on it, and the lint is silent about it."""
     found = Descriptor(0, lbo, 1024, "128B")
     expected = Descriptor(0, 16, 1024, "128B").addresses(64, 16, 16, "K")
     np.testing.assert_array_equal(found.addresses(64, 16, 16, "K"), expected)

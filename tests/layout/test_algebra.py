@@ -90,6 +90,42 @@ def test_composition_is_one_after_the_other(outer: Layout, inner: Layout) -> Non
     assert result.offsets().tolist() == [outer(int(each)) for each in inner.offsets()]
 
 
+@given(compact(), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.data())
+def test_a_composition_that_carries_is_never_answered_wrongly(
+    outer: Layout, sizes: list[int], data: st.DataObject
+) -> None:
+    """Inner layouts that stay inside the outer one: the answer is the definition's, or there is none."""
+    steps = [data.draw(st.integers(0, max(1, outer.size // size))) for size in sizes]
+    inner = Layout(tuple(sizes), tuple(steps))
+    assume(inner.cosize <= outer.size)
+    try:
+        result = algebra.composition(outer, inner)
+    except NoSuchLayoutError:
+        return
+    assert result.offsets().tolist() == outer.offsets()[inner.offsets()].tolist()
+    assert algebra.compatible(inner.shape, result.shape)
+
+
+@given(layouts())
+def test_a_number_and_its_coordinate_are_the_same_place(layout: Layout) -> None:
+    """Taken apart with the first mode fastest."""
+    for number in range(layout.size):
+        assert layout(algebra.coordinate_of(number, layout.shape)) == layout(number)
+
+
+def test_compatible_shapes() -> None:
+    """24 takes coordinates of anything with 24 values, and (4,6) of what nests deeper in its modes."""
+    for coarse, fine, holds in (
+        (24, (4, 6), True),
+        ((4, 6), ((2, 2), 6), True),
+        ((4, 6), 24, False),
+        (24, 32, False),
+        ((4, 6), (6, 4), False),
+        (((2, 2), 6), (4, 6), False),
+    ):
+        assert algebra.compatible(coarse, fine) is holds
+
+
 @given(compact(), st.integers(1, 4))
 def test_complement_fills_the_gaps(layout: Layout, stretch: int) -> None:
     """The layout and its complement together take every offset up to the cotarget once."""
@@ -128,9 +164,13 @@ def test_the_product_repeats_the_block(block: Layout, tiler: Layout) -> None:
 PUBLISHED = [
     (algebra.coalesce(Layout((2, (1, 6)), (1, (6, 2)))), "12:1"),
     (algebra.composition(Layout((6, 2), (8, 2)), Layout((4, 3), (3, 1))), "((2,2),3):((24,2),8)"),
+    (algebra.composition(Layout((3, 6, 2, 8), (5, 7, 11, 13)), Layout(16, 9)), "(2,2,4):(21,11,13)"),
     (algebra.composition(Layout(20, 2), Layout((5, 4), (4, 1))), "(5,4):(8,2)"),
     (algebra.composition(Layout((10, 2), (16, 4)), Layout((5, 4), (1, 5))), "(5,(2,2)):(16,(80,4))"),
     (algebra.complement(Layout(4, 1), 24), "6:4"),
+    (algebra.complement(Layout(6, 4), 24), "4:1"),
+    (algebra.complement(Layout((4, 6), (1, 4)), 24), "1:0"),
+    (algebra.complement(Layout((2, 4), (1, 6)), 24), "3:2"),
     (algebra.complement(Layout(4, 2), 24), "(2,3):(1,8)"),
     (algebra.complement(Layout((2, 2), (1, 6)), 24), "(3,2):(2,12)"),
     (algebra.logical_divide(Layout((4, 2, 3), (2, 1, 8)), Layout(4, 2)), "((2,2),(2,3)):((4,1),(2,8))"),
@@ -151,6 +191,9 @@ def test_published_examples(result: Layout, published: str) -> None:
         (Layout((4, 6), (1, 8)), Layout(4, 3), "neither divides"),
         (Layout((4, 6), (1, 8)), Layout(6, 1), "do not divide 6"),
         (Layout(8, 1), Layout(4, 3), "ends at 7"),
+        (Layout((4, 2), (1, 10)), Layout((3, 2), (1, 2)), "together reach 4 in a mode of 4"),
+        (Layout(8, 1), Layout((8, 2), (1, 1)), "together reach 8 in a mode of 8"),
+        (Layout(8, 1), Layout(2, -1), "negative stride"),
     ],
 )
 def test_a_composition_that_does_not_exist_says_why(outer: Layout, inner: Layout, why: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxlab.errors import UsageError
-from ptxlab.layout.banks import ACCESSES, access, wavefronts
+from ptxlab.layout.banks import ACCESSES, OFF, Access, access, count, wavefronts
+from ptxlab.layout.patterns import patterns
 
 LANES = range(32)
 
@@ -51,15 +54,82 @@ def test_lanes_that_are_off_cost_nothing() -> None:
 
 @given(st.sampled_from(sorted(ACCESSES)), st.lists(st.integers(0, 255), min_size=32, max_size=32))
 def test_bounds(name: str, slots: list[int]) -> None:
-    """A phase takes one wavefront at least, one a lane at most, and the order of its lanes is nothing."""
+    """A phase takes one wavefront at least, one a lane at most, and joined phases one in all."""
     kind = access(name)
-    addresses = [slot * kind.bytes_per_lane for slot in slots]
-    found = wavefronts(kind, addresses)
-    assert len(found.phases) == kind.ideal
+    found = wavefronts(kind, [slot * kind.bytes_per_lane for slot in slots])
+    assert [lane for group in found.groups for lane in group] == list(range(kind.lanes))
     assert all(1 <= phase <= kind.lanes_per_phase for phase in found.phases)
-    size = kind.lanes_per_phase
-    reversed_phases = [a for i in range(0, 32, size) for a in reversed(addresses[i : i + size])]
-    assert wavefronts(kind, reversed_phases).phases == found.phases
+    assert found.merged == (len(found.phases) < kind.ideal)
+    assert not found.merged or kind.joins
+
+
+@pytest.mark.parametrize("name", sorted(ACCESSES))
+def test_many_at_once_are_the_same_as_one_by_one(name: str) -> None:
+    """The array form and the form for a single instruction agree, predicated-off lanes included."""
+    kind = access(name)
+    many = patterns(kind, 200, seed=1)
+    one_by_one = [
+        wavefronts(kind, [None if each == OFF else each for each in lanes]).wavefronts
+        for lanes in many.tolist()
+    ]
+    assert count(kind, many).tolist() == one_by_one
+
+
+def plainly(kind: Access, lanes: list[int], size: int) -> int:
+    """Count wavefronts as the words say it: the words of each bank, phase after phase."""
+    total = 0
+    for first in range(0, kind.lanes, size):
+        on = [address for address in lanes[first : first + size] if address != OFF]
+        words = [address // 4 + i for address in on for i in range(kind.bytes_per_lane // 4)]
+        distinct = set(words) if kind.shares else words
+        total += max([sum(word % 32 == bank for word in distinct) for bank in range(32)])
+    return total
+
+
+@pytest.mark.parametrize("name", [name for name, kind in ACCESSES.items() if not kind.joins])
+def test_each_class_against_plain_counting(name: str) -> None:
+    """Every random pattern, of every kind, against a loop that anyone can read."""
+    kind = access(name)
+    many = patterns(kind, 240)
+    assert count(kind, many).tolist() == [plainly(kind, each, kind.lanes_per_phase) for each in many.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "expected"),
+    [
+        ("64", [lane // 2 * 8 for lane in LANES], 1),
+        ("64", [lane % 16 * 8 for lane in LANES], 1),
+        ("64", [(lane & ~2) * 8 for lane in LANES], 2),  # 32 lanes share, but 256 bytes apart
+        ("64", [lane // 2 * 128 for lane in LANES], 16),  # not with conflicts: each half takes 8
+        ("128", [lane // 2 * 16 for lane in LANES], 2),
+        ("128", [0 for _ in LANES], 2),
+        ("st.64", [lane // 2 * 8 for lane in LANES], 2),
+        ("st.128", [0 for _ in LANES], 4),
+    ],
+)
+def test_loads_merge_below_the_floor_and_stores_do_not(
+    name: str, addresses: list[int], expected: int
+) -> None:
+    """64-bit loads take 1 and 128-bit loads 2 wavefronts where neighbours read the same."""
+    assert wavefronts(access(name), addresses).wavefronts == expected
+
+
+@pytest.mark.parametrize("name", ["32", "64", "128", "st.128", "cp.async.16", "ldmatrix.x4"])
+def test_ten_thousand_patterns_take_two_seconds(name: str) -> None:
+    """No loop over lanes or patterns; four times the limit, for machines that are busy."""
+    many = patterns(access(name), 10_000)
+    start = time.perf_counter()
+    count(access(name), many)
+    assert time.perf_counter() - start < 4 * 2.0
+
+
+def test_trans_and_direction_in_names() -> None:
+    """.trans changes no address, --op st chooses the stores, and what contradicts is refused."""
+    assert access("ldmatrix.x2.trans") == access("ldmatrix.x2")
+    assert access("64", "st").name == "st.64"
+    assert access("cp.async.8", "st").opcode == "LDGSTS"
+    with pytest.raises(UsageError, match=r"stmatrix\.x1 stores to shared memory; legal: --op st"):
+        access("stmatrix.x1", "ld")
 
 
 def test_unknown_access() -> None:

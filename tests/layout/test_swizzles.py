@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ptxlab.errors import UsageError
 from ptxlab.layout.banks import access
-from ptxlab.layout.solver import Reads, candidates, cost, least_padding, solve
+from ptxlab.layout.solver import Pass, Traffic, candidates, least_padding, plain, solve
 from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
 
 swizzles = st.builds(
@@ -65,7 +65,7 @@ def test_bits_must_not_overlap() -> None:
         Swizzle(3, 3, 2)
 
 
-def ldmatrix_reads(columns: int, rows: int = 16) -> Reads:
+def ldmatrix_reads(columns: int, rows: int = 16) -> Traffic:
     """One ldmatrix.x1 for each 8x8 matrix of a row-major tile of halves."""
     row_bytes = 2 * columns
     instructions = tuple(
@@ -73,7 +73,7 @@ def ldmatrix_reads(columns: int, rows: int = 16) -> Reads:
         for row in range(0, rows, 8)
         for col in range(0, row_bytes, 16)
     )
-    return Reads(access("ldmatrix.x1"), instructions, row_bytes, rows)
+    return Traffic(rows, row_bytes, (Pass(access("ldmatrix.x1"), np.array(instructions)),))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_smallest_clean_swizzle(columns: int, elements: tuple[int, int, int]) ->
     reads = ldmatrix_reads(columns)
     found = solve(reads)
     assert found is not None
-    assert cost(reads, found) == reads.ideal
+    assert reads.cost(found) == reads.ideal
     assert (found.rescaled(8, 16) if found.bits else found).parameters == elements
 
 
@@ -106,7 +106,7 @@ def test_cost_of_given_swizzles(elements: str, per_matrix: tuple[int, ...]) -> N
     swizzle = parse_swizzle(elements, 16)
     for columns, expected in zip((16, 32, 64, 128), per_matrix, strict=True):
         reads = ldmatrix_reads(columns)
-        assert cost(reads, swizzle) == expected * reads.ideal
+        assert reads.cost(swizzle) == expected * reads.ideal
 
 
 def test_the_tile_of_the_tutorials() -> None:
@@ -114,8 +114,8 @@ def test_the_tile_of_the_tutorials() -> None:
     reads = ldmatrix_reads(64)
     found = solve(reads)
     assert found is not None
-    assert cost(reads, lambda offset: offset) - reads.ideal == 112
-    assert cost(reads, found) - reads.ideal == 0
+    assert reads.cost(plain) - reads.ideal == 112
+    assert reads.cost(found) - reads.ideal == 0
 
 
 def test_padding_of_one_vector() -> None:
@@ -129,3 +129,24 @@ def test_candidates_keep_vectors_whole_and_inside() -> None:
     for swizzle in candidates(reads):
         assert swizzle.base >= 4
         assert {swizzle(offset) for offset in range(reads.nbytes)} == set(range(reads.nbytes))
+
+
+@pytest.mark.parametrize(
+    ("mode", "base", "moved"),
+    [("128B", 128, 64), ("128B", 256, 64), ("128B", 512, 64), ("128B", 1024, 0), ("64B", 128, 32),
+     ("64B", 256, 32), ("64B", 512, 0), ("32B", 128, 16), ("32B", 256, 0)],
+)  # fmt: skip
+def test_the_base_must_be_a_multiple_of_the_period(mode: str, base: int, moved: int) -> None:
+    """The XOR uses address bits: from another base, chunks of an atom of 8 rows lie elsewhere."""
+    swizzle = Swizzle(*MODES[mode])
+    assert (base % swizzle.period == 0) == (moved == 0)
+    chunks = np.arange(0, 8 * int(mode.removesuffix("B")), 16, dtype=np.int64)
+    assert int((swizzle(base + chunks) - base != swizzle(chunks)).sum()) == moved
+
+
+@given(swizzles)
+def test_the_expression_in_c_is_the_swizzle(swizzle: Swizzle) -> None:
+    """What --emit prints, evaluated: the same offsets, over four periods."""
+    offset = np.arange(4 * swizzle.period, dtype=np.int64)
+    text = swizzle.expression.replace("u)", ")")
+    assert np.array_equal(eval(text, {"offset": offset}), swizzle(offset))  # noqa: S307 - made above

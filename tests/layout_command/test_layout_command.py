@@ -108,7 +108,7 @@ def test_an_operand_of_mma(run_here: RunCli) -> None:
 
 
 def test_detail_of_an_mma(run_here: RunCli) -> None:
-    """C17: one m16n8k16 is 4096 FLOP; and where the form is legal is tried, not remembered."""
+    """One m16n8k16 is 4096 FLOP; and where the form is legal is tried, not remembered."""
     double = ("layout", "detail", "mma", "--shape", "m16n8k16", "--dtype")
     half = result(run_here(*double, "f16", "--json"))
     assert (half["flop"], half["minimum"], half["later"]) == (4096, "sm_80", True)
@@ -238,7 +238,7 @@ def test_the_table_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
 
 
 def test_eight_bit_accumulators_need_a_shuffle(run_here: RunCli) -> None:
-    """C15: a lane has 2 neighbours of C and needs 4 of A; sixteen-bit operands fit."""
+    """A lane has 2 neighbours of C and needs 4 of A; sixteen-bit operands fit."""
     words = ("layout", "compare", "--c", "m16n8k32:s32", "--a", "m16n8k32:s8", "--json")
     found = result(run_here(*words))
     assert found["register_local"] is False

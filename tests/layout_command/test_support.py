@@ -89,7 +89,7 @@ def test_native_everywhere(matrix: Matrix) -> None:
 @pytest.mark.parametrize("types", ["f32.e4m3.e4m3.f32", "f32.e5m2.e4m3.f32", "f16.e5m2.e5m2.f16"])
 @pytest.mark.parametrize("k", [16, 32])
 def test_fp8_is_native_on_ada_and_on_consumer_blackwell_alone(matrix: Matrix, types: str, k: int) -> None:
-    """C11: Hopper and data-centre Blackwell unpack to f16 and multiply twice."""
+    """Hopper and data-centre Blackwell unpack to f16 and multiply twice."""
     form = mma(f"m16n8k{k}", types)
     assert having(matrix, form, "native") == ("sm_89", "sm_120a")
     assert having(matrix, form, "emulated") == ("sm_90", "sm_90a", "sm_100a", "sm_103a")
@@ -102,7 +102,7 @@ def test_fp8_is_native_on_ada_and_on_consumer_blackwell_alone(matrix: Matrix, ty
 
 
 def test_volta_s_mma_is_native_on_turing_alone(matrix: Matrix) -> None:
-    """C12: four steps there; later no tensor operation at all, but a call."""
+    """Four steps there; later no tensor operation at all, but a call."""
     form = mma("m8n8k4", "f32.f16.f16.f32")
     assert having(matrix, form, "native") == ("sm_75",)
     steps = matrix[form]["sm_75"]["sass"].split(" + ")
@@ -115,7 +115,7 @@ def test_volta_s_mma_is_native_on_turing_alone(matrix: Matrix) -> None:
 
 @pytest.mark.parametrize(("k", "smaller"), [(4, 2), (8, 4), (16, 8)])
 def test_large_f64_shapes_are_hopper_s(matrix: Matrix, k: int, smaller: int) -> None:
-    """C14: refused before, one operation there, several small ones on Blackwell."""
+    """Refused before, one operation there, several small ones on Blackwell."""
     form = mma(f"m16n8k{k}", "f64.f64.f64.f64")
     for arch in ("sm_75", "sm_80", "sm_86", "sm_89"):
         assert "requires .target sm_90 or higher" in matrix[form][arch]["reason"]
@@ -158,7 +158,7 @@ def test_single_bits_end_with_hopper(matrix: Matrix) -> None:
 
 
 def test_wgmma_is_on_one_architecture(matrix: Matrix) -> None:
-    """C69: newer is no superset, and sm_90 without its suffix has none either."""
+    """Newer is no superset, and sm_90 without its suffix has none either."""
     forms = [form for form in matrix if form.startswith("wgmma")]
     assert len(forms) > 20
     for form in forms:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,7 @@ def test_a_ring_is_drawn(run_here: Any) -> None:
     """One picture a block: stages against ticks."""
     done = run_here("probe", "mbarrier", "--sim", "--stages", "4", "--iters", "10")
     assert done.returncode == 0
-    assert " stage 3             w3  r3          w7  r7" in done.stdout
+    assert re.search(r"^ stage 3 {14}w3  r3 {10}w7  r7$", done.stdout, re.MULTILINE)
 
 
 def test_agents_that_wait_say_for_what() -> None:

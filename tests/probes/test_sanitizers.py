@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from ptxlab.experiments.runner import probe_job
 from ptxlab.experiments.unit import build_unit
 
 TOOL = shutil.which("compute-sanitizer")
+AT_ONCE = 8
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(TOOL is None, reason="no compute-sanitizer on PATH (it comes with the CUDA toolkit)"),
@@ -26,20 +29,32 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def jobs() -> list[Job]:
-    """A job for every variant on this device that plants no fault and leads to no finding."""
+def jobs() -> Mapping[str, Sequence[Job]]:
+    """For each probe a job for every variant on this device that plants no fault and leads to no finding.
+
+    Of probes that repeat for a counter there is the first variant alone: each launch runs what the others
+    run, and 65536 repetitions under a sanitizer take minutes.
+    """
     with Worker() as worker:
         arch = worker.info().arch
-    found = []
+    found = {}
     for probe in registry.usable_probes():
         if not isinstance(probe, Probe):
             continue
         cases = list(probe.variants(arch))
         sound = [case for case in cases if probe.fault(case) is None and _has_no_finding(probe, case)]
+        if sound and probe.counters(sound[0]):
+            sound = [min(sound, key=lambda case: len(probe_launches(probe, case)))]
         if sound:
             build = build_unit(probe, cases, arch)
-            found += [probe_job(probe, case, build) for case in sound]
+            found[probe.name] = [probe_job(probe, case, build) for case in sound]
     return found
+
+
+def probe_launches(probe: Probe, case: Case) -> Sequence[object]:
+    """Return the launches of a variant."""
+    geometry = probe.geometry(case)
+    return geometry if isinstance(geometry, tuple) else (geometry,)
 
 
 def _has_no_finding(probe: Probe, case: Case) -> bool:
@@ -48,15 +63,27 @@ def _has_no_finding(probe: Probe, case: Case) -> bool:
     return all(check["ok"] for check in record.checks)
 
 
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
-def test_correct_use_is_clean(jobs: list[Job], tool: str, tmp_path: Path) -> None:
-    """No error, and the worker came to its end."""
-    files = tmp_path / "jobs", tmp_path / "results"
-    files[0].write_bytes(pickle.dumps(jobs))
+def errors(tool: str, jobs: Sequence[Job], folder: Path) -> str:
+    """Run jobs under a tool of compute-sanitizer; return what it found, or why they did not end."""
+    folder.mkdir()
+    files = folder / "jobs", folder / "results"
+    files[0].write_bytes(pickle.dumps(list(jobs)))
     command = [str(TOOL), "--tool", tool, "--report-api-errors", "no", "--error-exitcode", "9"]
     done = subprocess.run(
         [*command, "--target-processes", "all", *wrapped_command(*files, 0)],
-        capture_output=True, text=True, check=False, timeout=600,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert len(pickle.loads(files[1].read_bytes())) == len(jobs) > 0  # noqa: S301 - our own worker's
+    if done.returncode:
+        return f"{done.stdout[:1500]} … {done.stderr[-500:]}"
+    results = pickle.loads(files[1].read_bytes())  # noqa: S301 - our own worker's
+    return "" if len(results) == len(jobs) else f"{len(results)} of {len(jobs)} jobs ended"
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_correct_use_is_clean(jobs: Mapping[str, Sequence[Job]], tool: str, tmp_path: Path) -> None:
+    """No error in any probe, and each worker came to its end."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(lambda name: errors(tool, jobs[name], tmp_path / name), jobs)
+        unclean = {name: text for name, text in zip(jobs, found, strict=True) if text}
+    assert not unclean, "\n".join(f"== {name}\n{text}" for name, text in unclean.items())
+    assert jobs

@@ -63,7 +63,7 @@ def test_no_two_variants_of_a_layout_have_the_same_memory() -> None:
 
 @pytest.mark.parametrize(("swizzle", "sbo"), [("128B", 64), ("64B", 32), ("32B", 16)])
 def test_descriptor_fields(swizzle: str, sbo: int) -> None:
-    """C53: SBO fields of K-major operands; LBO is marked as ignored."""
+    """SBO fields of K-major operands; LBO is marked as ignored."""
     record = run(desc=True, major="K", swizzle=swizzle)
     fields = stored(record)
     assert fields["A", "SBO"] == fields["B", "SBO"] == sbo
@@ -74,7 +74,7 @@ def test_descriptor_fields(swizzle: str, sbo: int) -> None:
 
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
 def test_results_do_not_depend_on_lbo(swizzle: str) -> None:
-    """C53: fields of 0, 1 and 16 give the same D; other descriptors are what the device gets."""
+    """Fields of 0, 1 and 16 give the same D; other descriptors are what the device gets."""
     cases = [PROBE.case("sm_90a", shape="m64n32k16", swizzle=swizzle, lbo=16 * field) for field in (0, 1, 16)]
     words = {PROBE.inputs(case)["descriptors"].tobytes() for case in cases}
     assert len(words) == 3
@@ -126,7 +126,7 @@ def test_where_wrong_strides_read_is_what_d_must_show() -> None:
 
 
 def test_a_descriptor_that_reaches_too_far_is_refused() -> None:
-    """C54: 16 times too far leaves the bytes that hold the operands."""
+    """16 times too far leaves the bytes that hold the operands."""
     with pytest.raises(UsageError, match=r"SBO 16384.*legal: within the 16384 bytes"):
         PROBE.case("sm_90a", sbo=16384)
     with pytest.raises(UsageError, match=r"B is K-major \(SBO 2048, LBO ignored\) and read up to byte 23550"):
@@ -134,7 +134,7 @@ def test_a_descriptor_that_reaches_too_far_is_refused() -> None:
 
 
 def test_bytes_without_the_shift_are_named(run_here: Any) -> None:
-    """C54: decoded, with the mistake by name, and a failing exit code."""
+    """Decoded, with the mistake by name, and a failing exit code."""
     done = run_here("probe", "wgmma", "--decode-desc", "0x4000040000010040", "--backend", "model")
     assert done.returncode == 1
     assert "SBO = 16384 B, expected 1024: forgot >>4?" in done.stdout
@@ -176,7 +176,7 @@ def test_what_is_no_descriptor(text: str) -> None:
 
 @pytest.mark.parametrize(("dtype", "k"), [("f16", 16), ("e4m3", 32), ("tf32", 8)])
 def test_advance_along_k(dtype: str, k: int) -> None:
-    """C56: +2 units a step inside the atom, the next atom 2048 on for 256 rows, 512 for 64."""
+    """+2 units a step inside the atom, the next atom 2048 on for 256 rows, 512 for 64."""
     record = run(dtype=dtype, shape=f"m64n256k{k}", k_advance=True)
     rows = record.result["k_advance"]
     assert [row["B"] for row in rows] == [0, 2, 4, 6, 2048, 2050, 2052, 2054]
@@ -263,7 +263,7 @@ def test_the_sass_claim_is_checked() -> None:
 
 
 def test_the_rules_are_shown() -> None:
-    """C59: what fence, commit and wait are for, and what nothing checks."""
+    """What fence, commit and wait are for, and what nothing checks."""
     rules = {each["instruction"]: each["rule"] for each in run().result["rules"]}
     assert {"wgmma.fence", "wgmma.commit_group", "wgmma.wait_group N", "fence.proxy.async"} <= rules.keys()
     assert "not checked by anything" in rules["release of shared memory"]
@@ -284,7 +284,7 @@ def test_the_rules_are_shown() -> None:
      ("sm_90a", {"lbo": 8}, "LBO of 8 bytes; legal: multiples of 16", "")],
 )  # fmt: skip
 def test_illegal_points(arch: str, params: dict[str, Any], words: str, hint: str) -> None:
-    """C57, C68, C69: the reason, the legal set and the way out."""
+    """The reason, the legal set and the way out."""
     with pytest.raises(UsageError, match=words) as caught:
         PROBE.case(arch, **params)
     assert hint in (caught.value.hint or "")
@@ -408,7 +408,7 @@ def compiled(name: str, steps: str) -> dict[str, Any]:
 
 
 def test_a_missing_fence_is_reported_where_ptxas_says_so() -> None:
-    """C59: C7519 by name from a ptxas that gives it; from others nothing, and nothing is claimed of it."""
+    """C7519 by name from a ptxas that gives it; from others nothing, and nothing is claimed of it."""
     report = compiled("unfenced", "mma commit wait")
     assert report["counts"].get("WARPGROUP.ARRIVE", 0) == 1  # put in by ptxas, said or not
     assert all("C7519" in each for each in report["advisories"])
@@ -417,27 +417,27 @@ def test_a_missing_fence_is_reported_where_ptxas_says_so() -> None:
 
 
 def test_a_missing_wait_is_reported() -> None:
-    """C59: C7517, and the wait that was put in."""
+    """C7517, and the wait that was put in."""
     report = compiled("unwaited", "fence mma commit")
     assert any("C7517" in each for each in report["advisories"])
     assert report["counts"]["WARPGROUP.DEPBAR.LE"] == 1
 
 
 def test_touching_accumulators_in_flight_is_reported() -> None:
-    """C59: between two wgmma, without a wait before and a fence after."""
+    """Between two wgmma, without a wait before and a fence after."""
     report = compiled("touched", "fence mma commit touch mma commit wait")
     assert any("C7517" in each for each in report["advisories"])
 
 
 def test_a_release_too_early_is_not_diagnosed() -> None:
-    """C59: shared memory is overwritten before the wait and nobody says a word, which is why the rules do."""
+    """Shared memory is overwritten before the wait and nobody says a word, which is why the rules do."""
     report = compiled("early", "fence mma commit store wait")
     assert report["families"]["STS"] == 1
     assert report["advisories"] == report["warnings"] == []
 
 
 def test_two_identical_wgmma() -> None:
-    """C61: a ptxas that keeps one of two is found out by the counts; different descriptors keep both."""
+    """A ptxas that keeps one of two is found out by the counts; different descriptors keep both."""
     report = compiled("twice", "fence mma mma commit wait")
     kept = report["tensor_ops"]
     assert kept in (1, 2)

@@ -55,3 +55,47 @@ def test_256_colours_keep_all_lanes_apart() -> None:
 def test_numbers_beyond_the_last_lane_begin_again() -> None:
     """Bank 32 is bank 0."""
     assert colour(COUNT + 5) == colour(5)
+
+
+# How eyes see that lack one kind of cone, as matrices of linear sRGB. Source: G. Machado, M. Oliveira,
+# L. Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, severity 1.
+DEFICIENCIES = {
+    "deuteranopia": (
+        (0.367322, 0.860646, -0.227968),
+        (0.280085, 0.672501, 0.047413),
+        (-0.011820, 0.042940, 0.968881),
+    ),
+    "protanopia": (
+        (0.152286, 1.052583, -0.204868),
+        (0.114503, 0.786281, 0.099216),
+        (-0.003882, -0.048116, 1.051998),
+    ),
+    "tritanopia": (
+        (1.255528, -0.076749, -0.178779),
+        (-0.078411, 0.930809, 0.147602),
+        (0.004733, 0.691367, 0.303900),
+    ),
+}
+
+
+def seen(paper: str, deficiency: str) -> str:
+    """Return the colour that such an eye takes "#rrggbb" for."""
+    channels = [int(paper[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    mixed = (
+        min(1.0, max(0.0, sum(factor * part for factor, part in zip(row, linear, strict=True))))
+        for row in DEFICIENCIES[deficiency]
+    )
+    gamma = (12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055 for c in mixed)
+    return "#" + "".join(f"{round(255 * c):02x}" for c in gamma)
+
+
+@pytest.mark.parametrize("deficiency", DEFICIENCIES)
+def test_any_two_colours_differ_to_eyes_that_lack_a_cone(deficiency: str) -> None:
+    """By well more than the least difference that is noticed."""
+    papers = [oklab(seen(colour(number).paper, deficiency)) for number in range(COUNT)]
+    nearest = min(
+        sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) ** 0.5
+        for one, other in combinations(papers, 2)
+    )
+    assert nearest >= 1.4 * 0.02

@@ -45,7 +45,7 @@ extern "C" __global__ void switches(int* p, int n) {
   }
 }
 """
-"""Loops: C76 of an mma, nested ones, one without an end, and one around an indirect branch."""
+"""Loops: one of an mma, nested ones, one without an end, and one around an indirect branch."""
 
 RESOURCES = r"""
 extern "C" __global__ void stores_one(float* p) { p[threadIdx.x] = 1; }
@@ -118,7 +118,7 @@ extern "C" __global__ void repeats(float* p, unsigned long long a, int n) {
 }
 KERNEL(nothing) { commit(); wait(); p[0] = a; }
 """
-"""C59, C61, C62: what ptxas injects, merges and ignores."""
+"""What ptxas injects, merges and ignores."""
 
 NAMES = r"""
 namespace ns {

@@ -43,7 +43,7 @@ def document(done: CompletedProcess[str]) -> dict[str, Any]:
 
 
 def test_several_architectures_at_once(run_here: RunCli, files: Path) -> None:
-    """C12: four steps on Turing; on Hopper no tensor operation, and a note."""
+    """Four steps on Turing; on Hopper no tensor operation, and a note."""
     done = run_here("sass", str(files / "volta.ptx"), "--arch", "sm_75,sm_90", "--json")
     assert done.returncode == 0
     found = document(done)
@@ -104,7 +104,7 @@ def test_the_whole_log_of_the_compiler_is_in_the_document(run_here: RunCli, file
 
 
 def test_what_compiles_is_reported_beside_what_does_not(run_here: RunCli, files: Path) -> None:
-    """C14, and C69: one architecture refuses, with its reason; the other's answer is there."""
+    """One architecture refuses, with its reason; the other's answer is there."""
     done = run_here("sass", str(files / "wgmma.cu"), "--arch", "sm_120a,sm_90a", "--json")
     found = document(done)
     assert done.returncode == found["error"]["exit"] == 4

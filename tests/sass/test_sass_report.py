@@ -63,7 +63,7 @@ def test_every_kernel_has_what_the_contract_promises(resources_build: Build) -> 
         assert set(report) == {
             *("name", "readable_name", "arch", "instructions", "padding", "registers", "spill_bytes"),
             *("shared_bytes", "counts", "families", "tensor_ops", "tensor_dummies", "loops"),
-            *("advisories", "emulated", "warnings"),
+            *("advisories", "emulated", "warnings", "async_readers", "unfenced"),
         }
         assert sum(report["counts"].values()) == sum(report["families"].values()) == report["instructions"]
         assert "NOP" not in report["families"]
@@ -77,7 +77,7 @@ def test_kernels_come_in_the_order_of_the_source(resources_build: Build) -> None
 
 
 def test_instructions_and_padding_agree_with_the_text_of_nvdisasm(loops_build: Build, tmp_path: Path) -> None:
-    """C80: counted a second time, from the text output: every line, its NOPs, its last branch to itself."""
+    """Counted a second time, from the text output: every line, its NOPs, its last branch to itself."""
     cubin = tmp_path / "loops.cubin"
     cubin.write_bytes(loops_build.cubin)
     nvdisasm = find_tool("nvdisasm").path
@@ -91,7 +91,7 @@ def test_instructions_and_padding_agree_with_the_text_of_nvdisasm(loops_build: B
 
 
 def test_static_counts_follow_the_unrolling(loops_build: Build) -> None:
-    """C76: the same 16 executions stand in the code 1, 5 (4 and a remainder) or 16 times."""
+    """The same 16 executions stand in the code 1, 5 (4 and a remainder) or 16 times."""
     found = reports(loops_build)
     hmma = {name: found[name]["families"].get("HMMA") for name in ("not_unrolled", "by_four", "fully")}
     assert hmma == {"not_unrolled": 1, "by_four": 5, "fully": 16}
@@ -125,7 +125,7 @@ def test_a_loop_around_a_switch_is_found(loops_build: Build) -> None:
 
 
 def test_a_constant_made_by_hfma2_is_no_tensor_operation(resources_build: Build) -> None:
-    """C78: HFMA2.MMA ends like a tensor operation and is none."""
+    """HFMA2.MMA ends like a tensor operation and is none."""
     report = reports(resources_build)["stores_one"]
     assert report["counts"]["HFMA2.MMA"] == 1
     assert report["tensor_ops"] == 0
@@ -177,7 +177,7 @@ def test_the_report_is_made_once(resources_build: Build, monkeypatch: pytest.Mon
 
 
 def test_fp8_is_emulated_by_f16_on_hopper(on_hopper: Reports) -> None:
-    """C11."""
+    """Twelve conversions and two of f16."""
     (entry,) = on_hopper["fp8"]["emulated"]
     assert entry["ptx"] == sources.FP8.opcode
     assert entry["sites"] == 1
@@ -189,7 +189,7 @@ def test_fp8_is_emulated_by_f16_on_hopper(on_hopper: Reports) -> None:
 
 
 def test_volta_s_mma_is_emulated_without_tensor_cores(on_hopper: Reports) -> None:
-    """C12: no tensor operation is left, only what a routine computes."""
+    """No tensor operation is left, only what a routine computes."""
     report = on_hopper["volta"]
     assert report["tensor_ops"] == 0
     (entry,) = report["emulated"]
@@ -199,7 +199,7 @@ def test_volta_s_mma_is_emulated_without_tensor_cores(on_hopper: Reports) -> Non
 
 
 def test_volta_s_mma_is_native_on_turing() -> None:
-    """C12: its four steps are what that chip has."""
+    """Its four steps are what that chip has."""
     build = build_ptx(sources.module("sm_75", sources.VOLTA), name="volta.ptx", arch="sm_75")
     (report,) = kernels(build)
     assert report["tensor_ops"] == 4
@@ -222,14 +222,14 @@ def test_what_blackwell_no_longer_has(on_blackwell: Reports) -> None:
     """fp8 by mma.sync, s4, b1 and the large f64 shapes are emulated."""
     natively = [name for name, report in on_blackwell.items() if not report["emulated"]]
     assert natively == ["f16", "s8"]
-    (f64,) = on_blackwell["f64"]["emulated"]  # C14
+    (f64,) = on_blackwell["f64"]["emulated"]
     assert f64["counts"] == {"DMMA.8x8x4": 8}
     (b1,) = on_blackwell["b1_and"]["emulated"]
     assert b1["counts"]["IMMA.16832.U8.U8"] == 8
 
 
 def test_advisories_go_to_the_kernel_they_are_about(wgmma: Reports) -> None:
-    """C59, C62: a wait that was injected; setmaxnreg that was ignored for want of a bound."""
+    """A wait that was injected; setmaxnreg that was ignored for want of a bound."""
     assert wgmma["good"]["advisories"] == wgmma["bounded"]["advisories"] == []
     (ignored,) = wgmma["unbounded"]["advisories"]
     assert "C7508" in ignored
@@ -240,7 +240,7 @@ def test_advisories_go_to_the_kernel_they_are_about(wgmma: Reports) -> None:
 
 
 def test_setmaxnreg_that_is_gone_is_noticed(wgmma: Reports) -> None:
-    """C62."""
+    """PTX has it twice; without a bound on the blocks SASS has none, and that is said."""
     assert wgmma["bounded"]["families"]["USETMAXREG"] == 2
     assert wgmma["bounded"]["warnings"] == []
     assert "USETMAXREG" not in wgmma["unbounded"]["families"]
@@ -248,7 +248,7 @@ def test_setmaxnreg_that_is_gone_is_noticed(wgmma: Reports) -> None:
 
 
 def test_wgmma_that_were_merged_are_noticed(wgmma: Reports) -> None:
-    """C61: some ptxas merge two identical wgmma, others do not; what counts is that it is said."""
+    """Some ptxas merge two identical wgmma, others do not; what counts is that it is said."""
     assert wgmma["good"]["tensor_ops"] == 2
     assert wgmma["good"]["warnings"] == []
     merged = wgmma["twice"]["tensor_ops"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import subprocess
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from ptxlab.errors import MissingError, ToolError, UsageError
+from ptxlab.sass.resources import from_log
 from ptxlab.toolchain import tools
 from ptxlab.toolchain.build import Build, build_cuda, build_file, build_ptx
 from ptxlab.toolchain.messages import CompileError
-from ptxlab.toolchain.nvrtc import nvrtc_version
+from ptxlab.toolchain.nvrtc import compile_cuda, nvrtc_version
 from ptxlab.toolchain.options import Options
 
 SOURCE = 'extern "C" __global__ void k(float* p) { p[threadIdx.x] = 1; }\n'
@@ -264,14 +266,14 @@ WGMMA = '__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n'
     ],
 )
 def test_hints(write: Writer, source: str, arch: str, hint: str) -> None:
-    """C68, C69, C70: what to do next."""
+    """What to do next."""
     assert hint in failure(write("k.cu", source), arch).hint
 
 
 def test_cuda_headers_that_are_not_here_are_said_to_be_looked_for(
     write: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C70."""
+    """The hint says where it looked, and what to install."""
     monkeypatch.setattr("ptxlab.toolchain.build.cuda_include_folders", list)
     error = failure(write("k.cu", "#include <cuda_fp16.h>\n"))
     assert "looked for in: " in error.hint
@@ -376,3 +378,18 @@ def test_no_compiler_is_said_with_the_command_that_brings_it(
     with pytest.raises(MissingError) as caught:
         build_file(tmp_path / "k.cu")
     assert "packaged for Linux" in caught.value.hint
+
+
+@pytest.mark.parametrize("options", [(), ("--maxrregcount=32",), ("--ptxas-options=-O0",)])
+def test_what_nvrtc_does_not_tell_is_asked_of_ptxas(
+    write: Writer, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Registers, spills and advisories are never missing: NVRTC 13.0 was seen to leave them out."""
+    path = write("k.cu", SOURCE)
+    told = build_cuda(SOURCE, name=str(path), arch="sm_90a", options=options)
+    compiled = compile_cuda(SOURCE, str(path), ["-arch=sm_90a", "-lineinfo", *options])
+    silent = dataclasses.replace(compiled, log="")
+    monkeypatch.setattr("ptxlab.toolchain.nvrtc.compile_cuda", lambda *_: silent)
+    monkeypatch.setenv("PTXLAB_CACHE", str(path.parent / "another cache"))
+    asked = build_cuda(SOURCE, name=str(path), arch="sm_90a", options=options)
+    assert from_log(asked.log) == from_log(told.log) != {}

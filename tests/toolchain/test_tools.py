@@ -96,7 +96,7 @@ def test_headers_with_mma_h_are_preferred(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_older_ptxas_than_nvrtc_is_reported(
     monkeypatch: pytest.MonkeyPatch, ptxas: tuple[int, ...], *, warned: bool
 ) -> None:
-    """C70's relative: PTX of a newer NVRTC is refused with "Unsupported .version"."""
+    """PTX of a newer NVRTC is refused with "Unsupported .version"."""
     tool = Tool("ptxas", Path("/usr/local/cuda/bin/ptxas"), ptxas, "system")
     monkeypatch.setattr(tools, "find_tool", lambda _: tool)
     monkeypatch.setattr("ptxlab.toolchain.nvrtc.nvrtc_version", lambda: (13, 5))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Medium, Table, Text
+from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Grid, Medium, Table, Text
 from ptxlab.render.operands import formula_table, operand_blocks
 
 _KINDS = 3
@@ -23,17 +23,32 @@ _NAMES = {"logical_col": "logical_col here"}
 
 def view(document: dict[str, Any]) -> list[Block]:
     """Return the blocks for whichever of the layout commands made the document."""
+    from ptxlab.render.views import layout_algebra
+
     result = document["result"]
-    if "forms" in result:
-        return _support(document)
-    if "moves" in result:
-        return _compared(document)
-    if "operands" in result:
-        return _detail(document)
-    for name, title in (("places", "where it is"), ("holds", "what is held")):
-        if name in result:
-            return [_title(document), _conclusion(result), *_entries(title, result[name])]
-    return _table(document)
+    views = {
+        "grid": layout_algebra.evaluated,
+        "steps": layout_algebra.explained,
+        "forms": _support,
+        "moves": _compared,
+        "operands": _detail,
+        "trace": _traced,
+        "places": _where,
+        "holds": _what,
+    }
+    return next((views[key] for key in views if key in result), _table)(document)
+
+
+def _where(document: dict[str, Any]) -> list[Block]:
+    return _answered(document, "where it is", document["result"]["places"])
+
+
+def _what(document: dict[str, Any]) -> list[Block]:
+    return _answered(document, "what is held", document["result"]["holds"])
+
+
+def _answered(document: dict[str, Any], title: str, entries: list[dict[str, Any]]) -> list[Block]:
+    return [_title(document), _conclusion(document["result"]), *_entries(title, entries)]
 
 
 def _title(document: dict[str, Any]) -> Text:
@@ -88,6 +103,35 @@ def _detail(document: dict[str, Any]) -> list[Block]:
         Text(f"FAILED: {each['name']}: {each['detail']}", "bad")
         for each in document["checks"]
         if not each["ok"]
+    ]
+
+
+def _traced(document: dict[str, Any]) -> list[Block]:
+    """Return the steps of one element, and where it is at each; the cell that holds it is marked."""
+    result = document["result"]
+    params = document["params"]
+    tile = "x".join(map(str, params["tile"]))
+    element = ", ".join(map(str, result["element"]))
+    setup = f"{params['dtype']}, tile {tile}, swizzle {params['swizzle']}"
+    user = f"{params['operand']} of {params['instr']}"
+    title = Text(f"The way of element [{element}]: {setup}, {user}", "heading")
+    rows: list[tuple[Cell, ...]] = [
+        (step["stage"], step["name"], step["value"], step["formula"] or "given", step["meaning"])
+        for step in result["trace"]
+    ]
+    table = Table("step by step", ("where", "name", "value", "formula", "what it is"), rows)
+    grids = [Grid(**{**each, "marked": tuple(each["marked"])}) for each in result["pictures"]]
+    told = [Text(text) for text in (result["contributes"]["conclusion"], result["legend"])]
+    return [title, _conclusion(result), told[0], *_held(document), *grids, told[1], table]
+
+
+def _held(document: dict[str, Any]) -> list[Block]:
+    """Return each check: what holds, or that it failed."""
+    return [
+        Text(f"{each['name']}: {each['detail']}", "good")
+        if each["ok"]
+        else Text(f"FAILED: {each['name']}: {each['detail']}", "bad")
+        for each in document["checks"]
     ]
 
 

@@ -52,7 +52,9 @@ def _verified(document: dict[str, Any]) -> list[Block]:
     ]
     if failed:
         blocks.append(Table("disagreements", ("variant", "detail"), failed))
-    verdict = f"{result['agree']} of {result['variants']} variants agree."
+    compared = result["agree"] + result["disagree"]
+    rest = f"; {result['skipped']} were skipped" if result["skipped"] else ""
+    verdict = f"{result['agree']} of {compared} variants agree{rest}."
     if not result["agree"] and not result["disagree"]:
         verdict = f"None of {result['variants']} variants could be compared: no device, and no recording."
     if not result["variants"]:

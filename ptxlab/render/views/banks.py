@@ -1,0 +1,29 @@
+"""What ``ptxlab banks`` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.render.blocks import Block, Grid, Table, Text
+
+
+def view(document: dict[str, Any]) -> list[Block]:
+    """Return the sentence, the counts, the phases, and the lanes in each bank."""
+    result, params = document["result"], document["params"]
+    masked = f", lanes {params['mask']}" if params["mask"] else ""
+    title = f"{result['opcode']} ({result['access']}), {params['addr']}{masked}"
+    return [
+        Text(title, "heading"),
+        Text(result["conclusion"], "conclusion"),
+        Table(
+            "one warp instruction",
+            ("wavefronts", "ideal", "conflicts"),
+            [(result["wavefronts"], result["ideal"], result["conflicts"])],
+        ),
+        Table(
+            "phases",
+            ("lanes", "wavefronts"),
+            [(each["lanes"], each["wavefronts"]) for each in result["phases"]],
+        ),
+        *(Grid(**each) for each in result["pictures"]),
+    ]

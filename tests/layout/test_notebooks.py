@@ -1,0 +1,100 @@
+"""From Python: the examples run, and notebooks get pictures."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ptxlab import isa, layout
+
+SVG = "{http://www.w3.org/2000/svg}"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", ["ptxlab.isa", "ptxlab.layout"])
+def test_the_examples_are_true(name: str) -> None:
+    """Every line of the docstrings of the two packages that a notebook imports."""
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted >= 3
+    assert found.failed == 0
+
+
+def texts(drawn: str | None) -> list[str]:
+    """Return the texts of a picture."""
+    assert drawn is not None
+    return [each.text or "" for each in ET.fromstring(drawn).iter(f"{SVG}text")]  # noqa: S314 - our own
+
+
+def test_a_layout_is_drawn_with_its_offsets() -> None:
+    """Its text is the title, and every offset is in a cell."""
+    rows = layout.Layout((4, 8), (8, 1))
+    shown = texts(rows._repr_svg_())
+    assert shown[0] == str(rows)
+    assert {str(offset) for offset in range(32)} <= set(shown)
+
+
+def test_a_swizzle_is_drawn_as_where_its_chunks_go() -> None:
+    """Row by row the XOR of row and column."""
+    drawn = layout.Swizzle(3, 4, 3)._repr_svg_()
+    assert drawn is not None
+    cells = [
+        group.findtext(f"{SVG}text") or ""
+        for group in ET.fromstring(drawn).iter(f"{SVG}g")  # noqa: S314 - our own
+        if group.get("data-n") is not None
+    ]
+    assert cells == [str(row ^ column) for row in range(8) for column in range(8)]
+
+
+def test_a_register_map_is_drawn_with_its_lanes() -> None:
+    """Lane, register and slot of every element."""
+    shown = texts(isa.mma.a_map(16, 16, 16)._repr_svg_())
+    assert "16 x 16 elements in the registers of 32 lanes" in shown
+    assert "1 r0b" in shown
+
+
+def test_html_is_the_picture_in_a_box_that_scrolls() -> None:
+    """So that a wide one does not stretch the notebook."""
+    tile = layout.parse_layout("Sw<3,4,3> o smem_ptr[16b] o (8,64):(64,1)")
+    html, svg = tile._repr_html_(), tile._repr_svg_()
+    assert html is not None
+    assert svg is not None
+    assert svg in html
+    assert html.startswith('<div style="overflow-x: auto">')
+
+
+def test_what_is_too_large_to_draw_is_text() -> None:
+    """No picture, and a repr that makes the same layout."""
+    large = layout.Layout((1 << 20, 2), (1, 1 << 20))
+    assert large._repr_svg_() is None
+    assert large._repr_html_() is None
+    assert eval(repr(large), {"Layout": layout.Layout}) == large  # noqa: S307 - what repr promises
+
+
+def test_every_exported_name_is_there() -> None:
+    """So is every module; one that does not exist is told like any other missing name."""
+    for name in layout.EXPORTS:
+        assert getattr(layout, name) is not None
+        assert name in dir(layout)
+    assert layout.banks.BANKS == 32
+    for package in (isa, layout):
+        with pytest.raises(AttributeError, match="no attribute 'mna'"):
+            _ = package.mna
+
+
+def test_a_picture_loads_what_draws_when_it_is_asked_for() -> None:
+    """Not before: models stay light."""
+    code = (
+        "import sys; from ptxlab import isa, layout; print('numpy' in sys.modules);"
+        "tile = layout.Layout(4, 1); isa.mma; print('ptxlab.render.notebook' in sys.modules);"
+        "tile._repr_svg_(); print('ptxlab.render.notebook' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.split() == ["False", "False", "True"]
