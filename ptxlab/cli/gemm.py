@@ -120,8 +120,10 @@ AccOption = Annotated[
     ),
 ]
 OutOption = Annotated[
-    str,
-    typer.Option("--out", metavar="TYPE", help="Type of C.", autocompletion=choices.of_stages("out")),
+    str | None,
+    typer.Option(
+        "--out", metavar="TYPE", help="Of C; else that of A and B.", autocompletion=choices.of_stages("out")
+    ),
 ]
 LayoutOption = Annotated[
     str,
@@ -154,7 +156,7 @@ def gemm(
     k: SizeK = "4096",
     dtype: TypeOption = "f16",
     acc: AccOption = "f32",
-    out: OutOption = "f16",
+    out: OutOption = None,
     layout: LayoutOption = "tn",
     alpha: AlphaOption = 1.0,
     beta: BetaOption = 0.0,
@@ -183,18 +185,20 @@ def gemm(
     if words:
         emit(_compare(ctx, words), json=json, format=format)
         return
+    sizes, lists = _sizes({"m": m, "n": n, "k": k})
     _check_together(ctx)
     del ladder  # all stages run where none is named
     from ptxlab.experiments.gemm.catalogue import list_record
     from ptxlab.experiments.gemm.measure import Method
     from ptxlab.experiments.gemm.run import Request, run_gemm
-    from ptxlab.render.progress import reporter
+    from ptxlab.render.progress import live
 
     if listing:
         emit(list_record(), json=json, format=format)
         return
-    sizes, lists = _sizes({"m": m, "n": n, "k": k})
-    types: dict[str, Value] = {"dtype": dtype, "acc": acc, "out": out, "layout": layout}
+    types: dict[str, Value] = {"dtype": dtype, "acc": acc, "layout": layout}
+    if out:
+        types["out"] = out
     request = Request(
         stage=stage,
         options=sizes | types | {"alpha": alpha, "beta": beta},
@@ -221,8 +225,8 @@ def gemm(
         from ptxlab.render.plot import check_plot
 
         check_plot(plot)
-    with reporter(quiet=json) as progress:
-        done = run_gemm(request, progress)
+    with live(quiet=json) as show:
+        done = run_gemm(request, show)
     if plot:
         _draw(done, plot)
     emit(done, json=json, format=format)
@@ -272,7 +276,8 @@ def _sizes(typed: dict[str, str]) -> tuple[dict[str, Value], list[str]]:
     for name, text in typed.items():
         for part in text.split(","):
             if not part.strip().lstrip("-").isdecimal():
-                raise UsageError(f"-{name} {text} is no size; legal: whole numbers, 64 or 64,128")
+                legal = "a whole number, or several: 64,128"
+                raise UsageError(f"'{part}' is no value for -{name}; legal: {legal}", "ptxlab gemm --help")
         if "," in text:
             lists.append(f"{name}={text}")
         else:

@@ -209,4 +209,6 @@ def _flags(param: Any) -> list[str]:
 
 def _shown(param: Any) -> str:
     """Return the parameter as the help calls it."""
-    return str(max(param.opts, key=len) if _flags(param) else param.metavar or param.name)
+    if not _flags(param):
+        return str(param.metavar or param.name)
+    return str(max(param.opts, key=lambda flag: (len(flag.lstrip("-")), -len(flag))))  # -m rather than --m

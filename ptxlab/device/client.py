@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ptxlab.device.job import DeviceInfo, Job, JobResult, Reply
+from ptxlab.device.job import DeviceInfo, Job, JobResult, Progress, Reply, Report
 from ptxlab.device.presence import require_driver
 from ptxlab.errors import DeviceError, MissingError, PtxlabError
 
@@ -109,8 +109,8 @@ class Worker:
         """
         return self._started().info
 
-    def run(self, job: Job, *, timeout: float | None = None) -> JobResult:
-        """Run a job in the worker and return what it brought back.
+    def run(self, job: Job, *, timeout: float | None = None, report: Report = lambda _: None) -> JobResult:
+        """Run a job in the worker and return what it brought back; meanwhile its progress is reported.
 
         Raises:
             DeviceError: it took longer than ``timeout`` seconds (by default the worker's own), or
@@ -121,7 +121,7 @@ class Worker:
         """
         process = self._started()
         try:
-            answer = process.ask(job, self.timeout if timeout is None else timeout)
+            answer = process.ask(job, self.timeout if timeout is None else timeout, report)
         except BaseException:  # Ctrl-C too: nothing that runs on is left behind
             self.close(at_once=True)
             raise
@@ -197,28 +197,36 @@ class _Process:
             raise hello
         return hello
 
-    def ask(self, job: Job, seconds: float) -> JobResult | PtxlabError:
-        """Send a job and return what became of it.
+    def ask(self, job: Job, seconds: float, report: Report) -> JobResult | PtxlabError:
+        """Send a job, pass on its progress, and return what became of it.
 
         Raises:
             DeviceError: there was no answer in time, or the worker died.
 
         """
-        answer: JobResult | PtxlabError = self._receive(job, "the device", seconds)
+        answer: JobResult | PtxlabError = self._receive(job, "the device", seconds, report)
         return answer
 
-    def _receive(self, job: Job | None, what: str, seconds: float) -> Any:
-        """Send the job, if there is one, and return what the next reply holds."""
+    def _receive(self, job: Job | None, what: str, seconds: float, report: Report = lambda _: None) -> Any:
+        """Send the job, if there is one, and return what the next reply holds that is no progress."""
         answer: Reply | None = None
         with self._limit(seconds), contextlib.suppress(EOFError, OSError):
             if job is not None:
                 self._connection.send(job)
-            answer = self._connection.recv()
+            answer = self._last(report)
         if self._late:
             raise _timed_out(what, seconds)
         if answer is None:
             raise self._death()
         return answer.error or answer.value
+
+    def _last(self, report: Report) -> Reply:
+        """Pass on progress until another reply comes, and return that."""
+        while True:
+            reply: Reply = self._connection.recv()
+            if not isinstance(reply.value, Progress):
+                return reply
+            report(reply.value)
 
     @contextlib.contextmanager
     def _limit(self, seconds: float) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""The baseline of every GEMM: cuBLAS through nvmath-python or torch. Loaded by the worker alone.
+"""The baselines of every GEMM: cuBLASLt through nvmath-python, and torch. Loaded by the worker alone.
 
-Both are optional. What cannot be done is a sentence, not an error: a stage is then timed alone.
+Both are optional. What cannot be done is a sentence, not an error: a stage is then timed without it.
 """
 
 from __future__ import annotations
@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ptxlab.device.job import CublasGemm
+from ptxlab.device.job import LT, TORCH, CublasGemm
 
 if TYPE_CHECKING:
     from cuda.core import Device, Stream
@@ -29,7 +31,7 @@ LEGAL = {
     ("bf16", "f32", "bf16"),
     ("bf16", "f32", "f32"),
 }
-"""(operands, accumulation, result) that cublasGemmEx takes (cuBLAS documentation, its table)."""
+"""(operands, accumulation, result) that cuBLAS takes (cuBLAS documentation, "cublasLtMatmul")."""
 
 DATA_TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 """cudaDataType_t (CUDA's library_types.h)."""
@@ -37,8 +39,8 @@ DATA_TYPES = {"f32": 0, "f16": 2, "bf16": 14}
 COMPUTE_TYPES = {"f16": 64, "f32": 68}
 """cublasComputeType_t (cuBLAS documentation)."""
 
-DEFAULT_ALGORITHM = -1
-"""cublasGemmAlgo_t: let the library's heuristics choose."""
+CANDIDATES = 12
+"""Algorithms that cuBLASLt's heuristics are asked for; the fastest of them is the baseline."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,10 @@ class Places(NamedTuple):
     c: int
 
 
+Enqueue = Callable[[], None]
+"""Puts one product on the stream."""
+
+
 class Library(Protocol):
     """A way to cuBLAS, bound to one stream.
 
@@ -88,42 +94,83 @@ class Library(Protocol):
     name: str
     errors: tuple[type[Exception], ...]
 
-    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
-        """Return what puts the product of the matrices at these addresses on the stream."""
+    def candidates(self, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Enqueue]]:
+        """Return the ways to compute a product, the best guess first; each once for every place."""
         ...
 
 
-class NvmathCublas:
-    """cublasGemmEx through the bindings of nvmath-python."""
+class CublasLt:
+    """cublasLtMatmul through the bindings of nvmath-python, with each algorithm that its heuristics name."""
 
     def __init__(self, device: Device, stream: Stream) -> None:
-        from nvmath.bindings import cublas
+        from cuda.bindings import driver
+        from nvmath.bindings import cublasLt
 
-        self._cublas = cublas
-        self._handle = cublas.create()
-        self._workspace = device.allocate(WORKSPACE_BYTES, stream=stream)
-        cublas.set_stream(self._handle, int(stream.handle))  # first: it resets the workspace
-        cublas.set_workspace(self._handle, int(self._workspace.handle), WORKSPACE_BYTES)
-        major, rest = divmod(cublas.get_version(self._handle), 10000)
+        from ptxlab.device.driver import checked
+
+        del device  # it is the current one
+        self._lt = cublasLt
+        self._handle = cublasLt.create()
+        self._stream = int(stream.handle)
+        self._workspace = int(checked(driver.cuMemAlloc(WORKSPACE_BYTES)))  # as long as the worker lives
+        major, rest = divmod(cublasLt.get_version(), 10000)
         version = f"{major}.{rest // 100}.{rest % 100}"
-        self.name = f"cuBLAS {version} (nvmath-python {importlib.metadata.version('nvmath-python')})"
-        self.errors: tuple[type[Exception], ...] = (cublas.cuBLASError,)
+        self.name = f"cuBLASLt {version} (nvmath-python {importlib.metadata.version('nvmath-python')})"
+        self.errors: tuple[type[Exception], ...] = (cublasLt.cuBLASLtError,)
 
-    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
+    def candidates(self, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Enqueue]]:
         """See Library."""
+        lt = self._lt
+        scale = np.dtype(np.float16 if gemm.accumulate == "f16" else np.float32)
+        operation = lt.matmul_desc_create(COMPUTE_TYPES[gemm.accumulate], DATA_TYPES[gemm.accumulate])
         order = column_major(gemm)
-        operand, result = DATA_TYPES[gemm.dtype], DATA_TYPES[gemm.out]
-        scales = np.array([gemm.alpha, gemm.beta], np.float16 if gemm.accumulate == "f16" else np.float32)
+        for attribute, transposed in (("TRANSA", order.transpose_b), ("TRANSB", order.transpose_a)):
+            value = np.array([transposed], np.int32)
+            which = lt.MatmulDescAttribute[attribute]
+            lt.matmul_desc_set_attribute(operation, which, value.ctypes.data, value.nbytes)
+        layouts = [lt.matrix_layout_create(*each) for each in _layouts(gemm, order)]
+        scales = np.array([gemm.alpha, gemm.beta], scale)
+        found = self._found(operation, layouts)
 
-        def enqueue() -> None:
+        def product(place: Places, algorithm: int) -> None:
             alpha, beta = (scales[i:].ctypes.data for i in range(2))
-            self._cublas.gemm_ex(
-                self._handle, int(order.transpose_b), int(order.transpose_a),
-                gemm.n, gemm.m, gemm.k, alpha, places.b, operand, order.ld_b, places.a, operand, order.ld_a,
-                beta, places.c, result, order.ld_c, COMPUTE_TYPES[gemm.accumulate], DEFAULT_ALGORITHM,
+            left, right, result = layouts
+            self._lt.matmul(
+                self._handle, operation, alpha, place.b, left, place.a, right, beta, place.c, result,
+                place.c, result, found["algo"][algorithm:].ctypes.data, self._workspace,
+                WORKSPACE_BYTES, self._stream,
             )  # fmt: skip
 
-        return enqueue
+        return [[partial(product, place, i) for place in places] for i in range(len(found))]
+
+    def _found(self, operation: int, layouts: Sequence[int]) -> NDArray[np.void]:
+        """Return the algorithms that the heuristics name for a product, the best guess first."""
+        lt = self._lt
+        wish, room = lt.matmul_preference_create(), np.array([WORKSPACE_BYTES], np.uint64)
+        attribute = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+        lt.matmul_preference_set_attribute(wish, attribute, room.ctypes.data, room.nbytes)
+        results = np.zeros(CANDIDATES, lt.matmul_heuristic_result_dtype)
+        count = np.zeros(1, np.int32)
+        left, right, result = layouts
+        lt.matmul_algo_get_heuristic(
+            *(self._handle, operation, left, right, result, result, wish),
+            *(CANDIDATES, results.ctypes.data, count.ctypes.data),
+        )
+        lt.matmul_preference_destroy(wish)
+        found: NDArray[np.void] = results[: count[0]][results["state"][: count[0]] == 0]
+        return found
+
+
+def _layouts(gemm: CublasGemm, order: ColumnMajor) -> list[tuple[int, int, int, int]]:
+    """Return type, rows, columns and leading dimension of B', A' and C' as they are stored."""
+    operand, result = DATA_TYPES[gemm.dtype], DATA_TYPES[gemm.out]
+    left = (gemm.k, gemm.n) if order.transpose_b else (gemm.n, gemm.k)
+    right = (gemm.m, gemm.k) if order.transpose_a else (gemm.k, gemm.m)
+    return [
+        (operand, *left, order.ld_b),
+        (operand, *right, order.ld_a),
+        (result, gemm.n, gemm.m, order.ld_c),
+    ]
 
 
 class TorchCublas:
@@ -143,8 +190,11 @@ class TorchCublas:
         self.name = f"{_cublas_package()} (torch {torch.__version__})"
         self.errors: tuple[type[Exception], ...] = (RuntimeError,)
 
-    def gemm(self, gemm: CublasGemm, places: Places) -> Callable[[], None]:
-        """See Library."""
+    def candidates(self, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Enqueue]]:
+        """See Library: torch has one way."""
+        return [[self._product(gemm, each) for each in places]]
+
+    def _product(self, gemm: CublasGemm, places: Places) -> Enqueue:
         m, n, k = gemm.m, gemm.n, gemm.k
         left = self._matrix(places.a, gemm.dtype, m, k, transposed=gemm.layout[0] == "n")
         right = self._matrix(places.b, gemm.dtype, k, n, transposed=gemm.layout[1] == "n")
@@ -192,21 +242,20 @@ def _cublas_package() -> str:
         return "cuBLAS"
 
 
-def load(device: Device, stream: Stream) -> Library | str:
-    """Return the first library that works here, or why there is none."""
-    reasons = []
-    for kind in (NvmathCublas, TorchCublas):
-        try:
-            library: Library = kind(device, stream)
-        except (ImportError, RuntimeError) as error:  # their loaders of libraries raise both
-            reasons.append(str(error).partition("\n")[0])
-        else:
-            return library
-    return f"no cuBLAS here ({'; '.join(reasons)}); {INSTALL}"
+LIBRARIES: dict[str, Callable[[Device, Stream], Library]] = {LT: CublasLt, TORCH: TorchCublas}
 
 
-def prepare(library: Library, gemm: CublasGemm, places: Sequence[Places]) -> list[Callable[[], None]] | str:
-    """Return what enqueues the product at each place, after one trial at the first.
+def load(which: str, device: Device, stream: Stream) -> Library | str:
+    """Return the library (LT or TORCH), or why it is not here."""
+    try:
+        return LIBRARIES[which](device, stream)
+    except Exception as error:  # noqa: BLE001 - whatever the loaders of its parts raise, it is not here
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        return f"no {which} here ({reason})" + (f"; {INSTALL}" if which == LT else "")
+
+
+def prepare(library: Library, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Enqueue]] | str:
+    """Return the ways to compute the product that pass a trial, each once for every place.
 
     Where the library cannot compute it, that is the answer.
     """
@@ -214,9 +263,18 @@ def prepare(library: Library, gemm: CublasGemm, places: Sequence[Places]) -> lis
     if types not in LEGAL:
         legal = ", ".join("/".join(each) for each in sorted(LEGAL))
         return f"cuBLAS has no {'/'.join(types)} (operands/sums/result); legal: {legal}"
-    enqueues = [library.gemm(gemm, each) for each in places]
+    sound, failures = [], ["its heuristics name no algorithm"]
     try:
-        enqueues[0]()
+        for enqueues in library.candidates(gemm, places):
+            try:
+                enqueues[0]()
+                sound.append(enqueues)
+            except library.errors as error:
+                failures.append(_first_line(error))
     except library.errors as error:
-        return f"{library.name}: {str(error).partition(chr(10))[0]}"
-    return enqueues
+        failures.append(_first_line(error))
+    return sound or f"{library.name}: {failures[-1]}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from cuda.bindings import driver
@@ -30,6 +30,8 @@ from ptxlab.device.job import (
     JobResult,
     Launch,
     MapArgument,
+    Progress,
+    Report,
     Samples,
     Scalar,
     Timing,
@@ -68,6 +70,7 @@ class CudaEngine:
             self._device.set_current()
             self._stream = self._device.create_stream()
         self._name = self._device.name
+        self._libraries: dict[str, cublas.Library | str] = {}
 
     def info(self) -> DeviceInfo:
         """Return what the device is."""
@@ -85,7 +88,7 @@ class CudaEngine:
                 cuda_driver_version=f"{version // 1000}.{version % 1000 // 10}",
             )
 
-    def run(self, job: Job) -> JobResult:
+    def run(self, job: Job, report: Report) -> JobResult:
         """Run one job (see worker.Engine)."""
         timings: dict[str, dict[str, Samples]] = {}
         clusters: dict[str, ClusterLimits] = {}
@@ -93,7 +96,7 @@ class CudaEngine:
         with Memory(job.buffers, self._stream) as memory:
             for step, following in itertools.zip_longest(job.steps, job.steps[1:]):
                 if isinstance(step, Timing):
-                    timings[step.name] = self._time(step, modules, memory)
+                    timings[step.name] = self._time(step, modules, memory, report)
                     continue
                 if isinstance(step, CublasGemm):
                     self._library_once(step, memory)
@@ -152,7 +155,7 @@ class CudaEngine:
                 active=kernel.occupancy.max_active_clusters(config, stream=self._stream),
             )
 
-    def _time(self, timing: Timing, modules: Modules, memory: Memory) -> dict[str, Samples]:
+    def _time(self, timing: Timing, modules: Modules, memory: Memory, report: Report) -> dict[str, Samples]:
         """Measure the sides that can run; the others get a note."""
         calls: dict[str, Call] = {}
         samples: dict[str, Samples] = {}
@@ -163,12 +166,13 @@ class CudaEngine:
                 if isinstance(side, Launch):
                     calls[name] = self._prepare(side, modules, memory, timing.copies)
                     continue
-                call = self._library_call(side, memory, timing.copies)
-                if isinstance(call, str):
-                    samples[name] = Samples([], [], [], [], 0, note=call)
+                ways = self._library_calls(side, memory, timing.copies)
+                if isinstance(ways, str):
+                    samples[name] = Samples([], [], [], [], 0, note=ways)
                 else:
-                    calls[name] = call
-            return samples | self._timer.measure(timing, calls)
+                    report(Progress(f"choosing from {len(ways)} ways of {side.library}", 0, timing.samples))
+                    calls[name] = self._timer.fastest(ways)
+            return samples | self._timer.measure(timing, calls, report)
 
     def _prepare(self, step: Launch, modules: Modules, memory: Memory, copies: int = 1) -> Call:
         """Check a launch and return what puts it on a stream or into a graph, with each copy of its buffers.
@@ -182,13 +186,19 @@ class CudaEngine:
         kernel = self._kernel(modules[step.module], step.kernel)
         check_arguments(step, [parameter.size for parameter in kernel.arguments_info])
         self._fit(kernel, step)
+        copies = min(copies, max(map(memory.copies, _buffers(step)), default=1))
         plain = [each for each in step.arguments if not isinstance(each, MapArgument)]
         if len(plain) < len(step.arguments):
             data = [[_bytes(each, memory, i) for each in step.arguments] for i in range(copies)]
-            return Call(lambda stream, turn: tensor_maps.launch(stream, step, kernel, data[turn % copies]))
+            return Call(
+                lambda stream, turn: tensor_maps.launch(stream, step, kernel, data[turn % copies]),
+                copies=copies,
+            )
         config = _config(step)
         values = [[_value(each, memory, i) for each in plain] for i in range(copies)]
-        return Call(lambda stream, turn: launch(stream, config, kernel, *values[turn % copies]))
+        return Call(
+            lambda stream, turn: launch(stream, config, kernel, *values[turn % copies]), copies=copies
+        )
 
     def _fit(self, kernel: Kernel, step: Launch) -> None:
         """Check the sizes of a launch, and ask for what is not given without asking.
@@ -222,26 +232,29 @@ class CudaEngine:
             raise unknown_name("kernel", name, names)
         return module.get_kernel(name)
 
-    def _library_call(self, gemm: CublasGemm, memory: Memory, copies: int = 1) -> Call | str:
-        """Return a call of cuBLAS, which it has made once with the first copy, or why there is none."""
-        library = self._library
+    def _library_calls(self, gemm: CublasGemm, memory: Memory, copies: int = 1) -> list[Call] | str:
+        """Return the ways that a library offers, each called once on the first copy, or why there is none."""
+        library = self._library(gemm.library)
         if isinstance(library, str):
             return library
         names = (gemm.a, gemm.b, gemm.c)
         places = [cublas.Places(*(memory.address(name, i) for name in names)) for i in range(copies)]
-        enqueues = cublas.prepare(library, gemm, places)
-        if isinstance(enqueues, str):
-            return enqueues
-        return Call(lambda _, turn: enqueues[turn % copies](), library.name)  # on its own stream: ours
+        ways = cublas.prepare(library, gemm, places)
+        if isinstance(ways, str):
+            return ways
+        return [Call(partial(_on_its_stream, way), library.name, copies) for way in ways]
 
     def _library_once(self, gemm: CublasGemm, memory: Memory) -> None:
-        with faults("a call of cuBLAS"):
-            self._library_call(gemm, memory)  # the trial that it makes is the call
+        with faults(f"a call of {gemm.library}"):
+            calls = self._library_calls(gemm, memory)  # which tries all of them
+            if not isinstance(calls, str):
+                calls[0].enqueue(self._stream, 0)  # so that its result is the one that stays
             self._stream.sync()
 
-    @cached_property
-    def _library(self) -> cublas.Library | str:
-        return cublas.load(self._device, self._stream)
+    def _library(self, which: str) -> cublas.Library | str:
+        if which not in self._libraries:
+            self._libraries[which] = cublas.load(which, self._device, self._stream)
+        return self._libraries[which]
 
     @cached_property
     def _timer(self) -> Timer:
@@ -250,6 +263,17 @@ class CudaEngine:
         except LookupError:
             return Timer(self._device, self._stream, None)
         return Timer(self._device, self._stream, clocks)
+
+
+def _on_its_stream(way: list[cublas.Enqueue], _: object, turn: int) -> None:
+    """Put a library's product on the stream that it is bound to, which is ours."""
+    way[turn % len(way)]()
+
+
+def _buffers(step: Launch) -> list[str]:
+    """Return the names of the buffers that a launch works on."""
+    named = [each.buffer if isinstance(each, MapArgument) else each for each in step.arguments]
+    return [each for each in named if isinstance(each, str)]
 
 
 def _bytes(argument: Argument, memory: Memory, copy: int) -> bytes:

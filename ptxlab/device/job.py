@@ -6,6 +6,7 @@ when it hangs or faults, the worker ends and the caller gets a DeviceError.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -101,11 +102,16 @@ class Launch:
     programmatic: bool = False
 
 
+LT, TORCH = "cuBLASLt", "torch"
+"""The libraries that a worker may have: the one with a search for the fastest algorithm, torch as it is."""
+
+
 @dataclass(frozen=True)
 class CublasGemm:
-    """The library's C = alpha A x B + beta C on the same buffers: the baseline of every GEMM stage.
+    """A library's C = alpha A x B + beta C on the same buffers: a baseline of every GEMM stage.
 
-    ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n.
+    ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n. Of several ways
+    that the library (LT or TORCH) offers, the fastest on these buffers is taken.
     """
 
     m: int
@@ -120,6 +126,7 @@ class CublasGemm:
     c: str
     alpha: float = 1.0
     beta: float = 0.0
+    library: str = LT
 
 
 @dataclass(frozen=True)
@@ -239,11 +246,33 @@ class JobResult:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far a timing is.
+
+    Attributes:
+        doing: what is going on.
+        done: samples of each side that were taken.
+        total: of how many.
+        milliseconds: per side the median so far.
+
+    """
+
+    doing: str
+    done: int
+    total: int
+    milliseconds: dict[str, float] = field(default_factory=dict)
+
+
+Report = Callable[[Progress], None]
+"""What the progress of a job is told to."""
+
+
+@dataclass(frozen=True)
 class Reply:
-    """What the worker sends: first which device it holds, then one reply for each job.
+    """What the worker sends: first which device it holds, then for each job its progress, and one reply.
 
     After a DeviceError the worker ends: nothing that it has on the device can be trusted any more.
     """
 
-    value: DeviceInfo | JobResult | None = None
+    value: DeviceInfo | JobResult | Progress | None = None
     error: PtxlabError | None = None

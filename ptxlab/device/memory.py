@@ -65,6 +65,17 @@ class Memory:
         buffer = self._buffers[name]
         return self._addresses[name] + copy % buffer.copies * _stride(buffer)
 
+    def copies(self, name: str) -> int:
+        """Return how many there are of a buffer.
+
+        Raises:
+            UsageError: there is no such buffer.
+
+        """
+        if name not in self._buffers:
+            raise unknown_name("buffer", name, self._buffers)
+        return self._buffers[name].copies
+
     def replicate(self) -> None:
         """Give every copy of a buffer what the first one holds."""
         for name, buffer in self._buffers.items():

@@ -7,7 +7,8 @@ Rules that make the numbers mean something:
 * A sample is one replay of a CUDA graph that lasts at least TARGET_MS, so that the resolution
   of the events (about 0.5 us) and the start of a replay (about 3 us) do not count.
 * In front of the first event a replay of the same graph is queued, so that the device passes from it to the
-  timed one without waiting for the host.
+  timed one without waiting for the host; it is queued before the host reads the sample before, so that the
+  device has work throughout and its clock stays where the work holds it.
 * The warm-up replays the very graphs that are timed: single launches would leave the device idle in between,
   and its clock higher than the work holds it.
 * Cold inputs are as many copies as fill the L2 twice, taken in turn by the calls of a graph.
@@ -17,15 +18,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import zip_longest
 
+import numpy as np
 from cuda.core import Device, EventOptions, Stream
 from cuda.core.graph import Graph, GraphBuilder
 
 from ptxlab.device.clocks import Clocks, Reading
-from ptxlab.device.job import Samples, Timing
+from ptxlab.device.job import Progress, Report, Samples, Timing
 
 TARGET_MS = 4.0
 """A replay lasts at least this long, as far as MAX_CALLS allow: 3.3 us, which is what the start of a
@@ -37,16 +40,27 @@ MAX_CALLS = 5000
 LEAD_MS = 20.0
 """A replay that lasts longer needs none in front of it: the host's microseconds vanish in it."""
 
+CHOICE_WARMUP_MS, CHOICE_SAMPLES = 300.0, 5
+"""Of the ways to do the same from which the fastest is taken: it is then timed with the other sides."""
+
 Enqueue = Callable[[Stream | GraphBuilder, int], None]
 """Takes where to put a call, and the how-manieth it is: that says which copies of the buffers it works on."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The calls of a side: how to put one on a stream or into a graph, and which library's it is."""
+    """The calls of a side.
+
+    Attributes:
+        enqueue: puts one on a stream or into a graph.
+        baseline: which library's it is, or "".
+        copies: of the buffers that it works on, which it takes in turn.
+
+    """
 
     enqueue: Enqueue
     baseline: str = ""
+    copies: int = 1
 
 
 @dataclass
@@ -80,21 +94,48 @@ class Timer:
         options = EventOptions(timing_enabled=True)
         self._start, self._end = device.create_event(options), device.create_event(options)
 
-    def measure(self, timing: Timing, calls: Mapping[str, Call]) -> dict[str, Samples]:
-        """Return the samples of each side."""
+    def measure(self, timing: Timing, calls: Mapping[str, Call], report: Report) -> dict[str, Samples]:
+        """Return the samples of each side; how far it is, and the medians so far, are reported."""
         if not calls:
             return {}
-        for call in calls.values():  # this also loads its code, which no graph does
-            call.enqueue(self._stream, 0)
-        self._stream.sync()
-        sides = {name: self._side(call, timing.copies) for name, call in calls.items()}
+        report(Progress("capturing", 0, timing.samples))
+        sides = {name: self._side(call) for name, call in calls.items()}
+        report(Progress("warming up", 0, timing.samples))
         self._warm_up(sides.values(), timing.warmup_ms)
-        for index in range(timing.samples):
-            for side in list(sides.values())[:: 1 if index % 2 == 0 else -1]:
-                side.lead()
-                milliseconds = self._elapsed(side.body, side.readings)
-                side.milliseconds.append(milliseconds / side.calls)
+
+        def tell(done: int) -> None:
+            medians = {name: float(np.median(side.milliseconds)) for name, side in sides.items()}
+            report(Progress("sampling", done, timing.samples, medians))
+
+        self._sample(list(sides.values()), timing.samples, tell)
         return {name: side.samples() for name, side in sides.items()}
+
+    def fastest(self, calls: Sequence[Call]) -> Call:
+        """Return the fastest of several ways to do the same, timed in turn in the same kind of graphs."""
+        if len(calls) == 1:
+            return calls[0]
+        sides = [self._side(call) for call in calls]
+        self._warm_up(sides, CHOICE_WARMUP_MS)
+        self._sample(sides, CHOICE_SAMPLES, lambda _: None)
+        best = min(range(len(calls)), key=lambda i: float(np.median(sides[i].milliseconds)))
+        return replace(calls[best], baseline=f"{calls[best].baseline}, {best + 1} of {len(calls)} algorithms")
+
+    def _sample(self, sides: Sequence[_Side], rounds: int, tell: Callable[[int], None]) -> None:
+        """Take samples of all sides in turn; what leads into the next one keeps the device busy meanwhile."""
+        turns = [side for index in range(rounds) for side in sides[:: 1 if index % 2 == 0 else -1]]
+        turns[0].lead()
+        for index, (side, following) in enumerate(zip_longest(turns, turns[1:]), 1):
+            self._stream.record(self._start)
+            side.body()
+            self._stream.record(self._end)
+            if following:
+                following.lead()
+            if self._clocks:
+                side.readings.append(self._clocks.read())
+            self._end.sync()
+            side.milliseconds.append(float(self._end - self._start) / side.calls)
+            if index % len(sides) == 0:
+                tell(index // len(sides))
 
     def _warm_up(self, sides: Iterable[_Side], milliseconds: float) -> None:
         """Replay all sides in turn for so long, one replay ahead of the device, so that it never idles."""
@@ -106,8 +147,11 @@ class Timer:
                 self._stream.record(self._end)
         self._stream.sync()
 
-    def _side(self, call: Call, copies: int) -> _Side:
+    def _side(self, call: Call) -> _Side:
         """Capture as many calls as it takes to reach TARGET_MS and to work on every copy."""
+        call.enqueue(self._stream, 0)  # this also loads its code, which no graph does
+        self._stream.sync()
+        copies = call.copies
         calls = min(copies, MAX_CALLS)
         while True:
             graph = self._capture(call, calls)
@@ -126,13 +170,11 @@ class Timer:
             call.enqueue(builder, turn)
         return builder.end_building().complete()
 
-    def _elapsed(self, body: Callable[[], None], readings: list[Reading] | None = None) -> float:
-        """Return the milliseconds that the body takes; meanwhile, the clocks are read if wanted."""
+    def _elapsed(self, body: Callable[[], None]) -> float:
+        """Return the milliseconds that the body takes."""
         self._stream.record(self._start)
         body()
         self._stream.record(self._end)
-        if readings is not None and self._clocks:
-            readings.append(self._clocks.read())
         self._end.sync()
         return float(self._end - self._start)
 

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from ptxlab.device.job import DeviceInfo, Job, JobResult, Reply
+from ptxlab.device.job import DeviceInfo, Job, JobResult, Progress, Reply, Report
 from ptxlab.errors import DeviceError, MissingError, PtxlabError
 
 
@@ -34,8 +34,8 @@ class Engine(Protocol):
         """Return what the device is."""
         ...
 
-    def run(self, job: Job) -> JobResult:
-        """Run one job.
+    def run(self, job: Job, report: Report) -> JobResult:
+        """Run one job; what takes long is reported meanwhile.
 
         Raises:
             DeviceError: the device faulted, and the process must end.
@@ -61,9 +61,13 @@ def serve(make_engine: EngineMaker, device: int, connection: Connection[Any, Any
     except PtxlabError as error:
         connection.send(Reply(error=error))
         return
+
+    def report(progress: Progress) -> None:
+        connection.send(Reply(value=progress))
+
     while (job := connection.recv()) is not None:
         try:
-            connection.send(Reply(value=engine.run(job)))
+            connection.send(Reply(value=engine.run(job, report)))
         except PtxlabError as error:
             connection.send(Reply(error=error))
             if isinstance(error, DeviceError):
@@ -98,7 +102,7 @@ def serve_files(make_engine: EngineMaker, device: int, jobs: Path, results: Path
 
     """
     engine = make_engine(device)
-    done = [engine.run(job) for job in pickle.loads(jobs.read_bytes())]  # noqa: S301 - from our parent
+    done = [engine.run(job, lambda _: None) for job in pickle.loads(jobs.read_bytes())]  # noqa: S301 - from our parent
     results.write_bytes(pickle.dumps(done))
 
 

@@ -1,4 +1,4 @@
-"""Finds experiments by looking into folders: probes/<name>/probe.py and kernels/gemm/<name>/stage.py.
+"""Finds experiments by looking into folders: probes/<name>/probe.py, kernels/gemm/<name>/stage.py and so on.
 
 Nothing in ptxlab names a probe or a stage. What lists them reads their files and runs nothing of them; one
 is loaded when it is asked for by name, or when all of them are to run. One that is broken never takes the
@@ -25,6 +25,7 @@ from ptxlab.files import is_file
 
 if TYPE_CHECKING:  # both import numpy, which lists and help need not wait for
     from ptxlab.experiments.gemm import GemmStage
+    from ptxlab.experiments.gemm.ceiling import Ceiling
     from ptxlab.experiments.probe import Probe
 
 AnyExperiment = TypeVar("AnyExperiment", bound=Experiment)
@@ -79,6 +80,11 @@ def stage_entries() -> list[Entry]:
     return _entries([assets.kernels_folder() / "gemm"], "stage.py")
 
 
+def ceiling_entries() -> list[Entry]:
+    """Return every kernel that shows what an instruction can reach."""
+    return _entries([assets.kernels_folder() / "ceiling"], "ceiling.py")
+
+
 def find_probe(name: str) -> Probe:
     """Return the probe of that name.
 
@@ -95,6 +101,13 @@ def find_stage(name: str) -> GemmStage:
     from ptxlab.experiments.gemm import GemmStage
 
     return _load(_find("stage", name, stage_entries()), GemmStage)
+
+
+def find_ceiling(name: str) -> Ceiling:
+    """Return the ceiling of that name; raises as find_probe does."""
+    from ptxlab.experiments.gemm.ceiling import Ceiling
+
+    return _load(_find("ceiling", name, ceiling_entries()), Ceiling)
 
 
 def load_probe(entry: Entry) -> Probe:

@@ -1,4 +1,4 @@
-"""TFLOP/s of a run of ``gemm`` as a picture: by size or stage, with the library and the peak as lines."""
+"""TFLOP/s of a run of ``gemm`` as a picture: by size or stage, with libraries and ceilings as lines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from ptxlab.errors import MissingError, unknown_name
 
 FORMATS = ("png", "svg", "pdf")
 SIZES = ("m", "n", "k")
+
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A100", "#666666", "#882255")
+"""Told apart by most colour-blind people (Okabe and Ito; the yellow is darker, the black a grey)."""
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
 Series = dict[str, list[tuple[float, float]]]
 
@@ -44,7 +49,7 @@ def save_plot(document: dict[str, Any], path: Path) -> None:
     if not rows:
         raise MissingError("nothing was timed, so there is nothing to plot")
     picture = io.BytesIO()
-    _figure(rows, document["result"]["explanations"]).savefig(picture, format=_form(path), dpi=150)
+    _figure(rows).savefig(picture, format=_form(path), dpi=150)
     try:
         path.write_bytes(picture.getvalue())
     except OSError as error:
@@ -56,17 +61,31 @@ def _form(path: Path) -> str:
 
 
 def series(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> Series:
-    """Return the lines of the picture: each stage, and each library that ran beside one (the best of it)."""
+    """Return the lines of the stages, named by what differs: the stage, types, layout, its own options."""
+    varying = [name for name in ("dtype", "acc", "out", "layout") if len({row[name] for row in rows}) > 1]
+    several = len({row["stage"] for row in rows}) < len({(row["stage"], str(row["options"])) for row in rows})
     lines: Series = {}
-    library: dict[str, dict[float, float]] = {}
     for row in rows:
-        options = " ".join(f"{name}={value}" for name, value in row["options"].items())
-        lines.setdefault(f"{row['stage']} {options}".strip(), []).append((x(row), row["tflops"]))
-        if row["cublas"]:
-            best = library.setdefault(row["cublas"]["name"], {})
-            best[x(row)] = max(best.get(x(row), 0.0), row["cublas"]["tflops"])
-    drawn = {name: list(values.items()) for name, values in library.items()}
-    return {name: sorted(values) for name, values in (lines | drawn).items()}
+        options = [f"{name}={value}" for name, value in row["options"].items()] if several else []
+        label = " ".join((row["stage"], *(row[name] for name in varying), *options))
+        lines.setdefault(label, []).append((x(row), row["tflops"]))
+    return {name: sorted(values) for name, values in lines.items()}
+
+
+def limits(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> Series:
+    """Return the lines that stages are held against: each library, and each ceiling, that ran beside them.
+
+    Of several runs at one place the best counts. A library is told without its algorithm, which may differ.
+    """
+    best: dict[str, dict[float, float]] = {}
+    for row in rows:
+        found = {each["name"].partition(", ")[0]: each["tflops"] for each in row["libraries"]}
+        if peak := row["peak"]:
+            found[f"ceiling of {peak['ceiling']}"] = peak["tflops"]
+        for name, tflops in found.items():
+            places = best.setdefault(name, {})
+            places[x(row)] = max(places.get(x(row), 0.0), tflops)
+    return {name: sorted(values.items()) for name, values in best.items()}
 
 
 def varied(rows: list[dict[str, Any]]) -> str:
@@ -77,56 +96,59 @@ def varied(rows: list[dict[str, Any]]) -> str:
     return several[0] if several else ""
 
 
-def _figure(rows: list[dict[str, Any]], explanations: list[dict[str, Any]]) -> Any:
+def _figure(rows: list[dict[str, Any]]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
+    figure = Figure(figsize=(10, 5.5), layout="constrained", facecolor="white")
     axes = figure.add_subplot()
     along = varied(rows)
     if along:
         _lines(axes, rows, along)
     else:
         _bars(axes, rows)
-    peak = max((row["tflops"] for row in _tensor_rows(explanations)), default=None)
-    if peak:
-        axes.axhline(peak, color="black", linewidth=1, linestyle=":", label=f"data sheet peak, {peak:.0f}")
-    axes.set_ylabel("TFLOP/s")
-    axes.set_ylim(bottom=0)
     axes.set_axisbelow(True)
-    axes.grid(axis="y", alpha=0.3)
+    axes.grid(axis="y" if along else "x", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
     types = sorted({f"{row['dtype']} {row['layout']}, {row['acc']} sums, {row['out']} out" for row in rows})
-    inputs = sorted({f"{row['init']}, {row['l2']} L2" for row in rows})
+    inputs = sorted({f"{row['init']} data, {row['l2']} L2" for row in rows})
     axes.set_title(f"{'; '.join(types)} ({'; '.join(inputs)})", fontsize=10)
-    figure.legend(fontsize=8, loc="outside lower center", ncols=3)
+    figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
 
 
-def _tensor_rows(explanations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what the tensor cores permit where no tile is padded: their whole rate."""
-    rates = [row for each in explanations for row in each["bounds"] if row["key"].startswith("tensor")]
-    return [{"tflops": row["per_second"] / 1e12} for row in rates if row["per_second"]]
-
-
 def _lines(axes: Any, rows: list[dict[str, Any]], along: str) -> None:
+    """Draw several problems: a line for each stage, and for what it is held against."""
     name = "m" if along == "m = n = k" else along
-    libraries = {row["cublas"]["name"] for row in rows if row["cublas"]}
-    for label, values in series(rows, lambda row: float(row[name])).items():
-        look = {"color": "black", "linestyle": "--"} if label in libraries else {"marker": "o"}
-        axes.plot(*zip(*values, strict=True), label=label, **look)
+
+    def x(row: dict[str, Any]) -> float:
+        return float(row[name])
+
+    drawn = series(rows, x)
+    for index, (label, values) in enumerate(drawn.items()):
+        color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
+        axes.plot(*zip(*values, strict=True), label=label, color=color, marker=marker)
+    for index, (label, values) in enumerate(limits(rows, x).items()):
+        axes.plot(*zip(*values, strict=True), label=label, color="black", **_style(index))
     ticks = sorted({row[name] for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(along)
+    axes.set_ylabel("TFLOP/s")
+    axes.set_ylim(bottom=0)
 
 
 def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:
-    """Draw one problem: a bar for each point, the library as a line across."""
-    libraries = {row["cublas"]["name"] for row in rows if row["cublas"]}
-    found = {name: values[0][1] for name, values in series(rows, lambda _: 0.0).items()}
-    bars = [name for name in found if name not in libraries]
-    axes.bar(bars, [found[name] for name in bars])
-    axes.tick_params(axis="x", rotation=30 if len(bars) > 3 else 0)
-    for name in libraries:
-        axes.axhline(found[name], color="black", linestyle="--", label=f"{name}, {found[name]:.0f}")
-    axes.set_xlabel(f"{rows[0]['m']}x{rows[0]['n']}x{rows[0]['k']}")
+    """Draw one problem: a bar for each point, a line across for what it is held against."""
+    names = list(series(rows, lambda _: 0.0))
+    values = [max(y for _, y in points) for points in series(rows, lambda _: 0.0).values()]
+    drawn = axes.barh(names, values, color=COLORS[0])
+    axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
+    axes.invert_yaxis()  # the first rung on top
+    for index, (label, ((_, tflops), *_rest)) in enumerate(limits(rows, lambda _: 0.0).items()):
+        axes.axvline(tflops, color="black", label=f"{label}, {tflops:.0f}", **_style(index))
+    axes.set_xlabel(f"TFLOP/s at {rows[0]['m']}x{rows[0]['n']}x{rows[0]['k']}")
+
+
+def _style(index: int) -> dict[str, Any]:
+    return {"linestyle": ("--", ":", "-.", (0, (1, 4)))[index % 4], "linewidth": 1.2}

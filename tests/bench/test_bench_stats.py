@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,6 +92,19 @@ def test_the_interval_covers_the_true_median_as_often_as_it_says(count: int) -> 
         hits += interval.low <= true <= interval.high
     # four standard deviations of the binomial count below the stated coverage
     assert hits / trials >= interval.coverage - 4 * math.sqrt(0.05 * 0.95 / trials)
+
+
+@pytest.mark.parametrize("count", [6, 11, 20, 50])
+def test_the_interval_is_no_narrower_than_that_of_a_bootstrap(count: int) -> None:
+    """Whose percentiles lie within it, and for the 20 samples of a run just one sample further in at most."""
+    values = sorted(timings(count, 1.0, 0.02, count))
+    drawn = np.random.default_rng(count).choice(values, (20_000, count))
+    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
+    interval = median_interval(values)
+    assert interval.low <= low + 1e-9
+    assert interval.high >= high - 1e-9
+    inside = [value for value in values if interval.low < value < low or high < value < interval.high]
+    assert len(inside) <= 2
 
 
 @given(pairs)

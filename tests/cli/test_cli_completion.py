@@ -63,8 +63,8 @@ OFFERED = [
     ("swizzle check ", ["none", "32B", "64B", "128B"]),
     ("sass --std c++2", ["c++20", "c++23"]),
     ("sass probe:ldm", ["ldmatrix"]),
-    ("sass gemm:", ["wmma-naive"]),
-    ("gemm --stage ", ["wmma-naive"]),
+    ("sass gemm:wmma-n", ["wmma-naive"]),
+    ("gemm --stage wmma-", ["wmma-dbuf", "wmma-naive", "wmma-tiled", "wmma-warptile"]),
     ("gemm --init ", ["normal", "ints", "seq", "ones", "zeros"]),
     ("gemm --acc ", ["f32", "f16"]),
     ("profile probe:mov", ["movmatrix"]),
@@ -102,7 +102,7 @@ def test_an_open_quote_is_completed_too(bash: Complete) -> None:
 
 def test_zsh_gets_its_own_form(other: Any) -> None:
     """It evaluates the answer; a colon in a value is escaped, and a value keeps the option before it."""
-    assert other("zsh", "sass gemm:").stdout == "_arguments '*: :((\"gemm\\\\:wmma-naive\"))'\n"
+    assert other("zsh", "sass gemm:wmma-n").stdout == "_arguments '*: :((\"gemm\\\\:wmma-naive\"))'\n"
     assert other("zsh", "probe ldmatrix --num=x4").stdout == "_arguments '*: :((\"--num=x4\"))'\n"
     assert other("zsh", "sass kern").stdout == "_files\n"
     assert other("zsh", "probe ldmatrix --svg=x").stdout == "_files\n"

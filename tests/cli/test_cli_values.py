@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 EMPTY = [
-    ("gemm --stage", "legal: wmma-naive"),
+    ("gemm --stage", "legal: ampere, "),
     ("gemm --stage wmma-naive --dtype", "legal: f16"),
     ("gemm --stage wmma-naive --init", "legal: normal, ints, seq, ones, zeros"),
     ("probe ldmatrix --arch", "legal: sm_75, sm_80, "),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ptxlab.device.job import Buffer, DeviceInfo, Job, JobResult
+from ptxlab.device.job import Buffer, DeviceInfo, Job, JobResult, Progress, Report
 from ptxlab.device.worker import main
 from ptxlab.errors import DeviceError, MissingError, UsageError
 
@@ -32,8 +32,9 @@ class FakeEngine:
         """Return something that shows which device was asked for."""
         return DeviceInfo(f"fake {self._device}", "sm_90a", 132, 1, 1, 1, "1.2", "13.0")
 
-    def run(self, job: Job) -> JobResult:
-        """Call the action."""
+    def run(self, job: Job, report: Report) -> JobResult:
+        """Call the action, after a word on how far it is."""
+        report(Progress("acting", 1, 2, {"side": 0.5}))
         buffer = job.buffers[0]
         action, _, detail = buffer.name.partition(" ")
         result = ACTIONS[action](buffer, detail)

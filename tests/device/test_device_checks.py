@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import struct
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from ptxlab.device.checks import (
     same_bits,
 )
 from ptxlab.device.clocks import throttle_text
-from ptxlab.device.cublas import LEGAL, Library, Places, column_major, prepare
+from ptxlab.device.cublas import LEGAL, CublasLt, Library, Places, column_major, prepare
 from ptxlab.device.job import CublasGemm, Dim3, Launch, MapArgument, Scalar
 from ptxlab.errors import ToolError, UsageError
 from ptxlab.isa.tensor_map import TensorMap
@@ -227,20 +230,19 @@ class Recorder:
     name = "cuBLAS 1.2.3 (recorder)"
     errors: tuple[type[Exception], ...] = (ArithmeticError,)
 
-    def __init__(self, *, fails: bool = False) -> None:
-        self.fails = fails
-        self.runs: list[Places] = []
+    def __init__(self, *, fail: tuple[int, ...] = ()) -> None:
+        self.fail = fail
+        self.runs: list[tuple[int, Places]] = []
 
-    def gemm(self, gemm: CublasGemm, places: Places) -> Any:
-        """Return a call that notes the addresses."""
+    def candidates(self, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Callable[[], None]]]:
+        """Return two ways, each of which notes that it ran, and where."""
         del gemm
+        return [[partial(self._enqueue, way, place) for place in places] for way in range(2)]
 
-        def enqueue() -> None:
-            if self.fails:
-                raise ArithmeticError("status 15\nmore of it")
-            self.runs.append(places)
-
-        return enqueue
+    def _enqueue(self, way: int, place: Places) -> None:
+        if way in self.fail:
+            raise ArithmeticError("status 15\nmore of it")
+        self.runs.append((way, place))
 
 
 def gemm(types: tuple[str, str, str]) -> CublasGemm:
@@ -250,13 +252,20 @@ def gemm(types: tuple[str, str, str]) -> CublasGemm:
 
 @pytest.mark.parametrize("types", sorted(LEGAL))
 def test_a_legal_product_is_tried_once_before_it_is_timed(types: tuple[str, str, str]) -> None:
-    """What cannot be computed shows in the trial, not in the middle of a graph. The copies take turns."""
+    """Each way to do it; what cannot be computed shows here, not in the middle of a graph."""
     library, places = Recorder(), [Places(1, 2, 3), Places(4, 5, 6)]
-    enqueues = prepare(library, gemm(types), places)
-    assert not isinstance(enqueues, str)
-    assert library.runs == places[:1]
-    enqueues[1]()
-    assert library.runs == places
+    ways = prepare(library, gemm(types), places)
+    assert not isinstance(ways, str)
+    assert library.runs == [(0, places[0]), (1, places[0])]
+    ways[1][1]()
+    assert library.runs[2:] == [(1, places[1])]
+
+
+def test_a_way_that_fails_is_left_out() -> None:
+    """The heuristics may name an algorithm that this chip refuses."""
+    ways = prepare(Recorder(fail=(0,)), gemm(("f16", "f32", "f32")), [Places(1, 2, 3)])
+    assert not isinstance(ways, str)
+    assert len(ways) == 1
 
 
 def test_a_product_that_cublas_does_not_have_is_a_sentence() -> None:
@@ -271,7 +280,7 @@ def test_a_product_that_cublas_does_not_have_is_a_sentence() -> None:
 
 def test_a_library_that_fails_is_a_sentence() -> None:
     """Its own first line."""
-    note = prepare(Recorder(fails=True), gemm(("f16", "f32", "f32")), [Places(1, 2, 3)])
+    note = prepare(Recorder(fail=(0, 1)), gemm(("f16", "f32", "f32")), [Places(1, 2, 3)])
     assert note == "cuBLAS 1.2.3 (recorder): status 15"
 
 
@@ -281,3 +290,97 @@ def test_presence_asks_for_the_driver_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert not presence.has_driver()
     monkeypatch.setattr(presence, "DRIVER_LIBRARY", None)  # ctypes: this very program
     assert presence.has_driver()
+
+
+class NumpyLt:
+    """cublasLt as far as a product needs it: column-major matrices in the host's memory, two algorithms."""
+
+    matmul_heuristic_result_dtype = np.dtype(
+        [("algo", [("data_", "<u8", (8,))]), ("workspace_size", "<u8"), ("state", "<i4"), ("waves", "<f4")]
+    )
+    MatmulDescAttribute: ClassVar = {"TRANSA": 3, "TRANSB": 4}
+
+    class MatmulPreferenceAttribute:
+        """The one that is used."""
+
+        MAX_WORKSPACE_BYTES = 1
+
+    def __init__(self) -> None:
+        self.transposed: dict[int, bool] = {}
+        self.layouts: list[tuple[int, int, int, int]] = []
+        self.used: list[int] = []
+
+    def matmul_desc_create(self, compute: int, scale: int) -> int:
+        """Return a handle."""
+        assert (compute, scale) == (68, 0)
+        return 1
+
+    def matmul_desc_set_attribute(self, _: int, which: int, address: int, nbytes: int) -> None:
+        """Keep whether an operand is transposed."""
+        assert nbytes == 4
+        self.transposed[which] = bool(ctypes.c_int32.from_address(address).value)
+
+    def matrix_layout_create(self, *layout: int) -> int:
+        """Keep type, rows, columns and leading dimension; return which one it is."""
+        self.layouts.append(layout)  # type: ignore[arg-type]
+        return len(self.layouts) - 1
+
+    def matmul_preference_create(self) -> int:
+        """Return a handle."""
+        return 2
+
+    def matmul_preference_set_attribute(self, *_: int) -> None:
+        """The workspace does not matter here."""
+
+    def matmul_preference_destroy(self, _: int) -> None:
+        """Nothing to free."""
+
+    def matmul_algo_get_heuristic(self, *arguments: int) -> None:
+        """Name three algorithms, the second of which cannot be used."""
+        results = (ctypes.c_char * (3 * self.matmul_heuristic_result_dtype.itemsize)).from_address(
+            arguments[-2]
+        )
+        found = np.frombuffer(results, self.matmul_heuristic_result_dtype)
+        found["algo"]["data_"][:, 0] = (7, 8, 9)
+        found["state"] = (0, 15, 0)
+        ctypes.c_int32.from_address(arguments[-1]).value = 3
+
+    def matmul(self, *arguments: int) -> None:
+        """D = alpha op(A) op(B) + beta C."""
+        _, _, alpha, a, a_of, b, b_of, beta, c, c_of, d, _, algorithm, *_ = arguments
+        assert c == d
+        self.used.append(ctypes.c_uint64.from_address(algorithm).value)
+        left, right, result = (self._matrix(*each) for each in ((a, a_of), (b, b_of), (c, c_of)))
+        left = left.T if self.transposed[3] else left
+        right = right.T if self.transposed[4] else right
+        factors = [ctypes.c_float.from_address(each).value for each in (alpha, beta)]
+        result[:] = factors[0] * (left @ right) + factors[1] * result
+
+    def _matrix(self, address: int, which: int) -> NDArray[np.float16]:
+        kind, rows, columns, leading = self.layouts[which]
+        assert kind == 2
+        memory = (ctypes.c_uint16 * (leading * columns)).from_address(address)
+        return np.frombuffer(memory, np.float16).reshape(columns, leading)[:, :rows].T
+
+
+@pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
+def test_cublaslt_is_given_our_matrices_as_they_lie(layout: str) -> None:
+    """Each algorithm that can be used computes our row-major product, factors included."""
+    m, n, k = 3, 4, 5
+    rng = np.random.default_rng(3)
+    a, b, c = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (k, n), (m, n)))
+    stored_a = np.ascontiguousarray(a if layout[0] == "t" else a.T)
+    stored_b = np.ascontiguousarray(b.T if layout[1] == "n" else b)
+    expected = 2 * (a @ b) - c
+    library = object.__new__(CublasLt)
+    lt = NumpyLt()
+    vars(library).update(_lt=lt, _handle=0, _workspace=0, _stream=0)
+    gemm = CublasGemm(m, n, k, "f16", "f32", "f16", layout, "a", "b", "c", alpha=2.0, beta=-1.0)
+    results = [c.copy() for _ in range(2)]
+    places = [Places(stored_a.ctypes.data, stored_b.ctypes.data, each.ctypes.data) for each in results]
+    ways = library.candidates(gemm, places)
+    assert [len(way) for way in ways] == [2, 2]
+    ways[0][0]()
+    ways[1][1]()
+    assert lt.used == [7, 9]
+    assert all(np.array_equal(each, expected) for each in results)

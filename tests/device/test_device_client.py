@@ -21,7 +21,7 @@ from processes import gone, running
 from ptxlab.device import client, presence
 from ptxlab.device import worker as worker_module
 from ptxlab.device.client import Worker
-from ptxlab.device.job import Buffer, Job
+from ptxlab.device.job import Buffer, Job, Progress
 from ptxlab.errors import DeviceError, ExitCode, MissingError, UsageError
 
 FAKE = [sys.executable, "-u", str(Path(__file__).with_name("fake_worker.py"))]
@@ -79,6 +79,15 @@ def test_big_arrays_go_both_ways(worker: Worker) -> None:
     data = np.random.default_rng(1).integers(0, 256, 64 << 20, dtype=np.uint8)
     out = worker.run(job("echo", data)).arrays["out"]
     assert np.array_equal(out, data[::-1])
+
+
+def test_progress_is_passed_on_before_the_result(worker: Worker) -> None:
+    """Whoever does not ask for it is not told."""
+    told: list[Progress] = []
+    result = worker.run(job("echo", np.arange(3, dtype=np.uint8)), report=told.append)
+    assert result.arrays["out"].tolist() == [2, 1, 0]
+    assert told == [Progress("acting", 1, 2, {"side": 0.5})]
+    assert worker.run(job("echo", np.arange(2, dtype=np.uint8))).arrays["out"].tolist() == [1, 0]
 
 
 def test_what_the_engine_prints_disturbs_nobody(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +225,7 @@ def test_a_worker_that_never_connects(monkeypatch: pytest.MonkeyPatch) -> None:
 PARENT = """
 import sys
 from ptxlab.device.client import Worker
-from ptxlab.device.job import Buffer, Job
+from ptxlab.device.job import Buffer, Job, Progress
 with Worker(command=sys.argv[2:], timeout=60) as worker:
     worker.run(Job({}, (Buffer(f"hang {sys.argv[1]}", 0),), ()))
 """

@@ -22,6 +22,8 @@ from ptxlab.bench.stats import compare, median
 from ptxlab.device.client import Worker, wrapped_command
 from ptxlab.device.cublas import LEGAL
 from ptxlab.device.job import (
+    LT,
+    TORCH,
     Argument,
     Buffer,
     CublasGemm,
@@ -450,9 +452,12 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
     return values.astype(DTYPES[dtype])
 
 
+@pytest.mark.parametrize("library", [LT, TORCH])
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
 @pytest.mark.parametrize("types", sorted(LEGAL), ids="-".join)
-def test_the_baseline_computes_our_product(worker: Worker, layout: str, types: tuple[str, str, str]) -> None:
+def test_the_baseline_computes_our_product(
+    worker: Worker, layout: str, types: tuple[str, str, str], library: str
+) -> None:
     """Every layout and type, on integers whose product is exact; or a note where there is no cuBLAS."""
     m, n, k = 64, 48, 40
     dtype, accumulate, out = types
@@ -463,14 +468,14 @@ def test_the_baseline_computes_our_product(worker: Worker, layout: str, types: t
         matrix("b", encode(b.T if layout[1] == "n" else b, dtype)),
         output("c", m * n * np.dtype(DTYPES[out]).itemsize),
     )
-    side = CublasGemm(m, n, k, dtype, accumulate, out, layout, "a", "b", "c")
+    side = CublasGemm(m, n, k, dtype, accumulate, out, layout, "a", "b", "c", library=library)
     step = Timing("t", (("cublas", side),), samples=2, warmup_ms=1)
     result = worker.run(Job({}, buffers, (step,)), timeout=60)
     samples = result.timings["t"]["cublas"]
     if samples.note:
         assert samples.milliseconds == []
         pytest.skip(samples.note)
-    assert re.match(r"cuBLAS .*\((nvmath-python|torch) ", samples.baseline)
+    assert re.match(r"cuBLAS.* \((nvmath-python|torch) ", samples.baseline)
     assert len(samples.milliseconds) == 2
     c = result.arrays["c"].view(DTYPES[out]).reshape(m, n)
     assert np.array_equal(c, encode(a @ b, out))

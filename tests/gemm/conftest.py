@@ -26,10 +26,10 @@ def gemm(monkeypatch: pytest.MonkeyPatch, history: Path) -> Any:
     """Return a function that runs a request on a stand-in, with a history of its own."""
     del history
 
-    def runs(request: Request, **how: Any) -> tuple[Record, StandIn]:
+    def runs(request: Request, show: Any = lambda *_: None, **how: Any) -> tuple[Record, StandIn]:
         stand_in = StandIn(request, **how)
         lab = Lab("sm_90a", stand_in, H200, "")  # type: ignore[arg-type]
         monkeypatch.setattr(run, "open_lab", lambda *_: lab)
-        return run_gemm(request, lambda *_: None), stand_in
+        return run_gemm(request, show), stand_in
 
     return runs

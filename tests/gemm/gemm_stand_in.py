@@ -9,7 +9,20 @@ import numpy as np
 from gemm_jobs import rounded
 from numpy.typing import NDArray
 
-from ptxlab.device.job import CublasGemm, DeviceInfo, Job, JobResult, Launch, Samples, Step, Timing
+from ptxlab.device.job import (
+    LT,
+    Buffer,
+    CublasGemm,
+    DeviceInfo,
+    Job,
+    JobResult,
+    Launch,
+    Progress,
+    Report,
+    Samples,
+    Step,
+    Timing,
+)
 from ptxlab.errors import DeviceError
 from ptxlab.experiments.gemm import Problem
 from ptxlab.experiments.gemm.check import ELEMENT, LISTED, SUMMARY, Check
@@ -25,7 +38,7 @@ from ptxlab.experiments.gemm.run import Request
 from ptxlab.experiments.gemm.stage import MODULE
 
 H200 = DeviceInfo("NVIDIA H200", "sm_90a", 132, 50 << 20, 232448, 141 << 30, "580.159", "13.0")
-STAGE_MS, LIBRARY_MS = 2.0, 0.5
+STAGE_MS, LIBRARY_MS, CEILING_MS = 2.0, 0.5, 1.0
 
 
 @dataclass
@@ -38,6 +51,7 @@ class StandIn:
         library: whether cuBLAS is there.
         damaged: what the canaries say.
         fault: what happens instead.
+        faulty: to which stages; to all if empty.
 
     """
 
@@ -46,6 +60,7 @@ class StandIn:
     library: bool = True
     damaged: list[str] = field(default_factory=list)
     fault: DeviceError | None = None
+    faulty: tuple[str, ...] = ()
     timeout: float = 20.0
     clock: int = 1830
     timeouts: list[float | None] = field(default_factory=list)
@@ -54,12 +69,14 @@ class StandIn:
     def close(self) -> None:
         """Nothing to end."""
 
-    def run(self, job: Job, *, timeout: float | None = None) -> JobResult:
+    def run(self, job: Job, *, timeout: float | None = None, report: Report = lambda _: None) -> JobResult:
         """Return what the check would find, and times of 2 ms (less for each further point) and 0.5 ms."""
         self.timeouts.append(timeout)
         self.jobs.append(job)
-        if self.fault:
+        modules = {each.module for step in job.steps for each in _calls(step) if isinstance(each, Launch)}
+        if self.fault and (not self.faulty or modules & {f"{MODULE} {name}" for name in self.faulty}):
             raise self.fault
+        report(Progress("sampling", 1, 20, {"stage 0": STAGE_MS, "cublas": LIBRARY_MS}))
         problem = self._problem(job)
         results = [buffer.name for buffer in job.buffers if f"{buffer.name}.summaries" in _names(job)]
         arrays: dict[str, NDArray[np.uint8]] = {}
@@ -67,23 +84,37 @@ class StandIn:
             arrays |= self._result(problem, name, self.change if name == "c" else None)
         arrays["infinite_inputs"] = np.zeros(1, np.uint64).view(np.uint8)
         timings = {step.name: self._timed(step) for step in job.steps if isinstance(step, Timing)}
+        for buffer in job.buffers:
+            if buffer.name.startswith("ceiling"):
+                arrays[buffer.name] = _looped(buffer)
         return JobResult(arrays, self.damaged, timings)
 
     def _timed(self, timing: Timing) -> dict[str, Samples]:
         samples = {}
         for name, call in timing.sides:
             if isinstance(call, CublasGemm):
-                absent = Samples([], [], [], [], 0, note="cuBLAS is not installed")
-                samples[name] = _samples(LIBRARY_MS, "cuBLAS 13.1") if self.library else absent
+                samples[name] = self._library(call)
+            elif name.startswith("ceiling"):
+                samples[name] = _samples(CEILING_MS)
             else:
                 index = int(name.split()[1]) if name != "self" else 0
                 samples[name] = _samples(STAGE_MS * (1 - 0.1 * index), clock=self.clock)
         return samples
 
+    def _library(self, call: CublasGemm) -> Samples:
+        """Return the times of cuBLASLt, or torch's, which is a little slower; or why it is not there."""
+        if not self.library:
+            return Samples([], [], [], [], 0, note=f"{call.library} is not installed")
+        if call.library == LT:
+            return _samples(LIBRARY_MS, "cuBLAS 13.1")
+        return _samples(1.1 * LIBRARY_MS, "torch 2.11")
+
     def _problem(self, job: Job) -> Problem:
         """Return the problem: sizes from a launch of the stage, types from the request."""
         steps = [call for step in job.steps for call in _calls(step)]
-        launch = next(each for each in steps if isinstance(each, Launch) and each.module == MODULE)
+        launch = next(
+            each for each in steps if isinstance(each, Launch) and each.module.startswith(f"{MODULE} ")
+        )
         m, n, k, alpha, beta = (each.item() for each in launch.arguments[3:])  # type: ignore[union-attr]
         types = {name: self.request.options[name] for name in ("dtype", "acc", "out", "layout")}
         return Problem(m, n, k, **types, alpha=alpha, beta=beta)  # type: ignore[arg-type]
@@ -100,6 +131,13 @@ class StandIn:
             c[change[0], change[1]] += change[2]
         limit = Check(p, init, 0).bound
         return _packed(name, compare(p, total, c, limit, before))
+
+
+def _looped(buffer: Buffer) -> NDArray[np.uint8]:
+    """Return what a ceiling writes: sums, or a million cycles in 600 us (1667 MHz) of each block."""
+    if buffer.name.endswith(".clocks"):
+        return np.tile(np.array([1_000_000, 600_000], np.uint64), buffer.nbytes // 16).view(np.uint8)
+    return np.ones(buffer.nbytes // 4, np.float32).view(np.uint8)
 
 
 def _names(job: Job) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 from gemm_jobs import problem
 from gemm_stand_in import H200, request
 
-from ptxlab.device.job import CublasGemm, Launch, Timing
+from ptxlab.device.job import LT, TORCH, CublasGemm, Launch, Timing
 from ptxlab.errors import ExitCode, MissingError, ToolError, UsageError
 from ptxlab.experiments.gemm import GemmStage
 from ptxlab.experiments.gemm.check import Check
@@ -25,7 +25,7 @@ from ptxlab.experiments.gemm.wrong import shape_of_wrong
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.values import value_of, values_of_sweep
-from ptxlab.render.plot import series, varied
+from ptxlab.render.plot import limits, series, varied
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
@@ -83,20 +83,23 @@ def test_illegal_points_of_a_sweep_are_skipped_with_the_reason() -> None:
 def test_points_of_one_problem_are_one_run() -> None:
     """Of another problem they are another: only times of one problem can be compared."""
     stage = find_stage("wmma-naive")
-    assert [len(group) for group in grouped(swept(stage, "layout=tn,nn", "m=16,32"))] == [1, 1, 1, 1]
-    same = swept(stage) * 3
+    found = [(stage, case) for case in swept(stage, "layout=tn,nn", "m=16,32")]
+    assert [len(group) for group in grouped(found)] == [1, 1, 1, 1]
+    same = [(stage, case) for case in swept(stage) * 3]
     assert [len(group) for group in grouped(same)] == [3]
 
 
 def test_a_stages_own_options_are_timed_in_turn(gemm: Any) -> None:
-    """One job holds all points; each is held against the fastest, and each has its row and its check."""
+    """Tried one by one, then one job holds all points; each is held against the fastest, and is checked."""
     name, option, values = _with_own_option()
     sweep = f"{option}={','.join(map(str, values))}"
     record, stand_in = gemm(request(64, 64, 64, "ints", stage=name, sweeps=(sweep,)))
-    (job,) = stand_in.jobs
+    *tried, job = stand_in.jobs
+    assert len(tried) == len(values)
     (timing,) = (step for step in job.steps if isinstance(step, Timing))
-    assert [side for side, _ in timing.sides] == [*(f"stage {i}" for i in range(len(values))), "cublas"]
-    written = [call.arguments[2] for _, call in timing.sides if isinstance(call, Launch)]
+    own = [f"stage {i}" for i in range(len(values))]
+    assert [side for side, _ in timing.sides][: len(own) + 2] == [*own, "cublas", "torch"]
+    written = [call.arguments[2] for side, call in timing.sides if isinstance(call, Launch) and side in own]
     assert written == ["c", *(f"c.{i}" for i in range(1, len(values)))]
     table = record.result["sweep"]
     assert table["options"] == [option]
@@ -139,7 +142,7 @@ def test_a_check_times_nothing(gemm: Any) -> None:
     record, stand_in = gemm(request(48, 40, 64, method={"samples": 0}))
     (job,) = stand_in.jobs
     assert not any(isinstance(step, Timing) for step in job.steps)
-    assert sum(isinstance(step, CublasGemm) for step in job.steps) == 1
+    assert [step.library for step in job.steps if isinstance(step, CublasGemm)] == [LT, TORCH]
     (row,) = record.result["stages"]
     assert (row["verified"], row["milliseconds"], row["tflops"]) == (True, None, None)
     assert "not timed" in record.result["conclusion"]
@@ -157,8 +160,8 @@ def test_factors_and_types_reach_the_device(gemm: Any, dtype: str, alpha: float,
     assert (row["verified"], row["alpha"], row["beta"]) == (True, alpha, beta)
     launches = [step for step in stand_in.jobs[0].steps if isinstance(step, Launch)]
     fills = [each.arguments[0] for each in launches if each.kernel == "fill"]
-    assert fills == (["a", "b", "c.before", "c", "c.cublas"] if beta else ["a", "b"])
-    stages = [each for each in launches if each.module == "stage"]
+    assert fills == (["a", "b", "c.before", "c", "c.cublas", "c.torch"] if beta else ["a", "b"])
+    stages = [each for each in launches if each.module == "stage wmma-naive"]
     assert len(stages) == bool(beta)
     (timing,) = (step for step in stand_in.jobs[0].steps if isinstance(step, Timing))
     library = dict(timing.sides)["cublas"]
@@ -174,7 +177,9 @@ def test_cold_is_the_default_and_fills_the_l2_twice(gemm: Any) -> None:
         (row,) = record.result["stages"]
         assert row["l2"] == ("cold" if cold else "hot")
         copies = {buffer.name: buffer.copies for buffer in job.buffers if buffer.copies > 1}
-        assert copies == (dict.fromkeys(("a", "b", "c", "c.cublas"), row["copies"]) if cold else {})
+        assert copies == (
+            dict.fromkeys(("a", "b", "c", "c.cublas", "c.torch"), row["copies"]) if cold else {}
+        )
         p = problem(256, 256, 256)
         assert (row["copies"] * p.nbytes >= 2 * H200.l2_bytes) == cold
 
@@ -209,7 +214,7 @@ def test_against_itself_nothing_differs(gemm: Any) -> None:
     assert row["percent_of_itself"] == pytest.approx(100)
     assert row["noise_floor_percent"] >= 0.1
     (timing,) = (step for step in stand_in.jobs[0].steps if isinstance(step, Timing))
-    assert [side for side, _ in timing.sides] == ["stage 0", "self"]
+    assert [side for side, _ in timing.sides] == ["stage 0", "self", "ceiling mma-sync", "ceiling wgmma"]
 
 
 def test_every_run_is_kept(gemm: Any, history: Path) -> None:
@@ -304,7 +309,7 @@ def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
         (("compare", "a"), "compare takes two sides, and got 1"),
         (("compar", "a", "b"), "unknown gemm command 'compar'; legal: compare"),
         (("compare", "a", "b", "-m", "3"), "-m: compare runs no stage"),
-        (("--stage", "wmma-naive", "-k", "16,x"), "-k 16,x is no size"),
+        (("--stage", "wmma-naive", "-k", "16,x"), "'x' is no value for -k; legal: a whole number"),
         (("--stage", "wmma-naive", "--set", "tile=3"), "unknown option of wmma-naive 'tile'"),
         (("--stage", "wmma-naive", "--check", "--record"), "--check measures nothing"),
         (("--stage", "wmma-naive", "--explain", "--plot", "x.png"), "--explain measures nothing"),
@@ -320,14 +325,18 @@ def test_wrong_usage(run_here: Run, words: tuple[str, ...], message: str) -> Non
 
 
 def test_lines_of_a_plot(gemm: Any) -> None:
-    """Each stage by size, and the library once, the best of what ran beside them."""
+    """Each stage by size, and what ran beside them: the libraries, and the ceiling."""
     record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
     rows = record.result["stages"]
     assert varied(rows) == "m = n = k"
     lines = series(rows, lambda row: float(row["m"]))
-    assert set(lines) == {"wmma-naive", "cuBLAS 13.1"}
+    assert set(lines) == {"wmma-naive"}
     assert [x for x, _ in lines["wmma-naive"]] == [16, 32]
-    assert lines["cuBLAS 13.1"][0][1] == pytest.approx(4 * lines["wmma-naive"][0][1], rel=1e-3)
+    beside = limits(rows, lambda row: float(row["m"]))
+    assert set(beside) == {"cuBLAS 13.1", "torch 2.11", "ceiling of mma-sync"}
+    assert beside["cuBLAS 13.1"][0][1] == pytest.approx(4 * lines["wmma-naive"][0][1], rel=1e-3)
+    other = [row | {"dtype": "bf16"} for row in rows]
+    assert set(series(rows + other, lambda row: float(row["m"]))) == {"wmma-naive f16", "wmma-naive bf16"}
     assert varied(rows[:1]) == ""
 
 
@@ -435,7 +444,8 @@ def test_runs_may_be_repeated_in_both_orders(gemm: Any) -> None:
     for job in stand_in.jobs:
         (timing,) = (step for step in job.steps if isinstance(step, Timing))
         orders.append([side for side, _ in timing.sides])
-    assert orders == [["stage 0", "cublas"], ["cublas", "stage 0"], ["stage 0", "cublas"]]
+    forward = ["stage 0", "cublas", "torch", "ceiling mma-sync", "ceiling wgmma"]
+    assert orders == [forward, forward[::-1], forward]
     told = record.result["stages"][0]["repeats"]
     assert [run["order"] for run in told["runs"]] == ["forward", "reversed", "forward"]
     assert (told["spread_percent"], told["order_effect_percent"]) == (0, 0)

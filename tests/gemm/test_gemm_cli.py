@@ -13,7 +13,7 @@ from gemm_jobs import copied_kernels
 
 from ptxlab import assets
 from ptxlab.experiments import runner
-from ptxlab.experiments.registry import stage_entries
+from ptxlab.experiments.registry import find_stage, stage_entries
 
 STAGE = ("gemm", "--stage", "wmma-naive")
 Run = Callable[..., Any]
@@ -78,11 +78,12 @@ def test_explain_follows_the_architecture(without_gpu: Run) -> None:
 
 
 def test_list_shows_every_stage(run_here: Run) -> None:
-    """Exit 0 without a GPU; stage, what it does, legal types."""
+    """Exit 0 without a GPU; stage, what it does, legal types; from the lowest rung up."""
     done = run_here("gemm", "--list", "--json")
     assert done.returncode == 0
     rows = json.loads(done.stdout)["result"]["available"]
-    assert [row["stage"] for row in rows] == [entry.name for entry in stage_entries()]
+    assert sorted(row["stage"] for row in rows) == sorted(entry.name for entry in stage_entries())
+    assert [row["below"] for row in rows][:2] == ["", rows[0]["stage"]]
     for row in rows:
         assert row["summary"]
         assert not row["problem"]
@@ -91,11 +92,14 @@ def test_list_shows_every_stage(run_here: Run) -> None:
 
 
 def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
-    """One explanation a stage."""
+    """One explanation a stage, from the lowest rung up."""
     done = without_gpu("gemm", "--ladder", "--explain", "--json")
     assert done.returncode == 0
     said = [each["stage"] for each in json.loads(done.stdout)["result"]["explanations"]]
-    assert said == [entry.name for entry in stage_entries()]
+    assert sorted(said) == sorted(entry.name for entry in stage_entries())
+    places = {name: place for place, name in enumerate(said)}
+    rungs = [find_stage(name) for name in said]
+    assert all(places[rung.below] < places[rung.name] for rung in rungs if rung.below)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import pickle
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,14 @@ from gemm_jobs import INITS, LAYOUTS, TAILS, check_job, loaded, problem, rounded
 from numpy.typing import NDArray
 
 from ptxlab.device.client import Worker, wrapped_command
-from ptxlab.errors import MissingError
+from ptxlab.device.job import Job, Timing
+from ptxlab.errors import MissingError, PtxlabError
+from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm import Problem
 from ptxlab.experiments.gemm.bound import bound
+from ptxlab.experiments.gemm.ceiling import loops
 from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.machine import machine
 from ptxlab.experiments.gemm.reference import (
     INTEGER_INITS,
     Sums,
@@ -27,6 +34,7 @@ from ptxlab.experiments.gemm.reference import (
     sums,
 )
 from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.experiments.unit import kernel_name
 from ptxlab.toolchain.tools import find_tool
 
 pytestmark = pytest.mark.gpu
@@ -43,8 +51,30 @@ def worker() -> Iterator[Worker]:
 
 @pytest.fixture(scope="module")
 def arch(worker: Worker) -> str:
-    """Return the device's architecture."""
-    return worker.info().arch
+    """Return the device's architecture, for which all that is tested has been compiled, many at once."""
+    found = worker.info().arch
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_compile, _points(found)))
+    return found
+
+
+def _points(arch: str) -> list[tuple[str, Case]]:
+    """Return the points of all stages whose kernels differ, as far as these tests take them."""
+    points: dict[str, tuple[str, Case]] = {}
+    for name in STAGES:
+        stage = find_stage(name)
+        for variant in stage.variants(arch):
+            for m, n, k in TAILS:
+                case = stage.case(arch, **variant.params | {"m": m, "n": n, "k": k})
+                points.setdefault(kernel_name(stage, stage.macros(case)), (name, case))
+    return list(points.values())
+
+
+def _compile(point: tuple[str, Case]) -> None:
+    """Put what a point needs into the cache; what fails here fails again in the test."""
+    name, case = point
+    with contextlib.suppress(PtxlabError):
+        stage_job(find_stage(name), case)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -216,22 +246,29 @@ def test_seq_has_infinite_inputs_from_2896_on(worker: Worker, arch: str) -> None
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 def test_compute_sanitizer_is_silent(arch: str, tool: str, tmp_path: Path) -> None:
-    """Over tails and whole tiles, the stages and the check's kernels."""
+    """Over tails and whole tiles, the stages and the check's kernels; a run for each stage, eight at once."""
     try:
-        sanitizer = find_tool("compute-sanitizer")
+        find_tool("compute-sanitizer")
     except MissingError as error:
         pytest.skip(error.message)
-    shapes = ((33, 17, 40), (64, 64, 64))
-    stages = [find_stage(name) for name in STAGES]
-    jobs = [
-        stage_job(stage, stage.case(arch, m=m, n=n, k=k, layout=layout))
-        for stage in stages
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda name: _complaints(name, arch, tool, tmp_path / name), STAGES))
+    assert not any(found), "\n".join(filter(None, found))
+
+
+def _complaints(name: str, arch: str, tool: str, folder: Path) -> str:
+    """Return what a tool of compute-sanitizer says of a stage, or ""."""
+    stage = find_stage(name)
+    cases = [
+        stage.case(arch, m=m, n=n, k=k, layout=layout)
         for layout in stage.options()["layout"].choices
-        for m, n, k in shapes
+        for m, n, k in ((33, 17, 40), (64, 64, 64))
     ]
-    files = tmp_path / "jobs", tmp_path / "results"
+    jobs = [stage_job(stage, case) for case in cases]
+    folder.mkdir()
+    files = folder / "jobs", folder / "results"
     files[0].write_bytes(pickle.dumps(jobs))
-    command = [str(sanitizer.path), "--tool", tool, "--error-exitcode", "77"]
+    command = [str(find_tool("compute-sanitizer").path), "--tool", tool, "--error-exitcode", "77"]
     if tool == "memcheck":  # cuda.core asks for parameter after parameter until the driver says no
         command += ["--report-api-errors", "no"]
     done = subprocess.run(
@@ -241,29 +278,54 @@ def test_compute_sanitizer_is_silent(arch: str, tool: str, tmp_path: Path) -> No
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    for result, job in zip(pickle.loads(files[1].read_bytes()), jobs, strict=True):  # noqa: S301 - ours
-        assert len(result.arrays) == sum(buffer.download for buffer in job.buffers)
+    if done.returncode:
+        return f"== {name}\n{done.stdout[:2000]}{done.stderr[-500:]}"
+    results = pickle.loads(files[1].read_bytes())  # noqa: S301 - ours
+    right = [
+        Check(Problem.of(case), "ints", 0).read(result.arrays, "c").verified == case.m * case.n
+        for case, result in zip(cases, results, strict=True)
+    ]
+    return "" if all(right) else f"== {name}: wrong under {tool}"
 
 
-@pytest.mark.parametrize("name", STAGES)
-def test_the_command_measures(run_cli: Callable[..., Any], name: str) -> None:
-    """The row has what scripts rely on, and its numbers agree with each other."""
+def test_the_ladder_measures_every_stage(run_cli: Callable[..., Any]) -> None:
+    """In one run: rows have what scripts rely on, and their numbers agree with each other."""
     sizes = ("-m", "512", "-n", "384", "-k", "256", "--warmup", "0.2")
-    done = run_cli("gemm", "--stage", name, *sizes, "--json")
+    done = run_cli("gemm", "--ladder", *sizes, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["backend"] == "device"
-    (row,) = document["result"]["stages"]
-    assert (row["stage"], row["m"], row["n"], row["k"]) == (name, 512, 384, 256)
-    assert row["verified"] is True
-    assert row["verified_elements"] == 512 * 384
-    times = row["milliseconds"]
-    assert 0 < times["low"] <= times["median"] <= times["high"]
-    assert row["tflops"] == pytest.approx(2 * 512 * 384 * 256 / times["median"] / 1e9)
-    if row["baseline"] is None:
-        assert row["percent_of_cublas"] is row["cublas"] is None
-        assert row["baseline_note"]
-    else:
-        assert row["percent_of_cublas"] > 0
-        assert row["cublas"]["wrong"] == 0
+    rows = document["result"]["stages"]
+    assert sorted(row["stage"] for row in rows) == sorted(STAGES)
+    peaks = {row["ceiling"]: row for row in document["result"]["ceilings"]}
+    for row in rows:
+        assert (row["m"], row["n"], row["k"], row["verified"]) == (512, 384, 256, True)
+        assert row["verified_elements"] == 512 * 384
+        times = row["milliseconds"]
+        assert 0 < times["low"] <= times["median"] <= times["high"]
+        assert row["tflops"] == pytest.approx(2 * 512 * 384 * 256 / times["median"] / 1e9)
+        peak = peaks[find_stage(row["stage"]).ceiling]
+        assert row["percent_of_measured_peak"] == pytest.approx(100 * row["tflops"] / peak["tflops"])
+        assert (row["gain"] is None) == (not find_stage(row["stage"]).below)
+        assert (row["baseline"] is None) == (row["percent_of_cublas"] is None) == (not row["libraries"])
+        assert row["baseline"] or row["baseline_note"]
+        assert all(library["wrong"] == 0 for library in row["libraries"])
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_ceiling_is_what_the_silicon_can_do(worker: Worker, dtype: str) -> None:
+    """It multiplies: at least half of the FLOP per clock of the data sheet, and not more than all of it."""
+    device = worker.info()
+    ready, _ = loops(dtype, device)
+    gpu = machine(device.arch, device.name, device.multiprocessors)
+    if gpu is None or "tensor f32" not in gpu.rates:
+        pytest.skip(f"the rates of {device.name} are not known")
+    sheet = gpu.rates["tensor f32"]
+    most = sheet.per_second / (sheet.at_mhz or 1) / 1e6 / gpu.multiprocessors
+    for loop in ready:
+        step = Timing("t", ((loop.side, loop.launch()),), samples=6, warmup_ms=100)
+        result = worker.run(Job({loop.side: loop.cubin}, loop.buffers(), (step,)))
+        row = loop.read(result, result.timings["t"][loop.side])
+        assert most / 2 < row["flop_per_clock_and_sm"] <= 1.01 * most, row
+        by_clock = row["flop_per_clock_and_sm"] * row["sm_mhz"] * gpu.multiprocessors / 1e6
+        assert row["tflops"] == pytest.approx(by_clock, rel=0.05)

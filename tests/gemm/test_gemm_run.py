@@ -19,7 +19,7 @@ from ptxlab.experiments import recording
 from ptxlab.experiments.gemm import run
 from ptxlab.experiments.gemm.catalogue import list_record, recorded
 from ptxlab.experiments.gemm.check import PANEL_MACS, Check
-from ptxlab.experiments.gemm.measure import Method, Trial
+from ptxlab.experiments.gemm.measure import SIDE_SECONDS, Entrant, Method, Trial
 from ptxlab.experiments.gemm.run import run_gemm
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.runner import Lab
@@ -39,8 +39,8 @@ def test_a_right_result_is_a_row_that_scripts_can_read(gemm: Any) -> None:
     assert row["tflops"] == pytest.approx(2 * 48 * 40 * 64 / 2e-3 / 1e12, rel=1e-4)
     assert row["percent_of_cublas"] == pytest.approx(25, rel=1e-4)
     assert (row["baseline"], row["verdict"]) == ("cuBLAS 13.1", "slower")
-    assert row["percent_of_measured_peak"] is None
-    assert row["peak_note"]
+    assert row["percent_of_measured_peak"] == pytest.approx(100 * row["tflops"] / row["peak"]["tflops"])
+    assert (row["peak"]["ceiling"], row["peak_note"]) == (find_stage("wmma-naive").ceiling, "")
     assert row["verified"] is True
     assert (row["overflow"], row["wrong"], row["nan_references"]) == (0, 0, 0)
     assert (row["clock_mhz"], row["power_w"]) == (1830, 500)
@@ -146,10 +146,13 @@ def test_the_time_limit_grows_with_the_work() -> None:
     assert sum(each.grid[1] for each in panels) == 16384 // 64
     firsts = [int(each.arguments[-9]) for each in panels]  # type: ignore[arg-type]
     assert firsts == list(range(0, 256, panels[0].grid[1]))
-    assert 60 <= Trial(stage, (case,), check, Method(versus="none")).seconds <= 600
+    large = (Entrant(stage, case, b""),)
+    assert 60 <= Trial(large, check, Method(versus="none")).seconds <= 600
     small = Check(problem(64, 64, 64), "normal", 0)
-    point = stage.case("sm_90a", m=64, n=64, k=64)
-    assert Trial(stage, (point,), small, Method(warmup_ms=0)).seconds < 0.1
+    point = (Entrant(stage, stage.case("sm_90a", m=64, n=64, k=64), b""),)
+    alone = Trial(point, small, Method(versus="none", warmup_ms=0)).seconds
+    assert alone == pytest.approx(SIDE_SECONDS, abs=0.1)
+    assert Trial(point * 9, small, Method(versus="none", warmup_ms=0)).seconds == pytest.approx(9 * alone)
 
 
 def test_the_view_shows_all_of_it(gemm: Any) -> None:
@@ -177,7 +180,7 @@ def test_recordings_are_shown_and_grow_stale(
     shutil.rmtree(stage.recordings, ignore_errors=True)
     assert recorded(stage) == []
     record, _ = gemm(request(48, 40, 64, keep=True))
-    assert Path(record.result["recording"]).name == "nvidia-h200.json"
+    assert [Path(each).name for each in record.result["recordings"]] == ["nvidia-h200.json"]
     (row,) = recorded(stage)
     assert (row["device"], row["m"], row["stale"]) == ("NVIDIA H200", 48, False)
     assert row["percent_of_cublas"] == pytest.approx(25, rel=1e-4)
@@ -190,13 +193,18 @@ def test_recordings_are_shown_and_grow_stale(
         run_gemm(request(48, 40, 64), lambda *_: None)
     assert caught.value.record is not None
     assert caught.value.record.result["recorded"][0]["m"] == 48
+    monkeypatch.undo()
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
+    monkeypatch.setenv("PTXLAB_HISTORY", str(tmp_path / "history.jsonl"))
+    gemm(request(16, 16, 16, keep=True))
+    assert [(row["m"], row["stale"]) for row in recorded(find_stage("wmma-naive"))] == [(16, False)]
 
 
 def test_a_wrong_result_is_not_recorded(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings hold what is right."""
     monkeypatch.setattr(recording, "save", lambda *_: pytest.fail("it was recorded"))
     record, _ = gemm(request(16, 16, 16, keep=True), change=(0, 0, 9.0))
-    assert "recording" not in record.result
+    assert record.result["recordings"] == []
 
 
 def test_a_device_that_fails_is_told_after_the_other_stages(gemm: Any) -> None:
@@ -217,7 +225,7 @@ def test_without_a_compiler_the_work_is_still_explained(gemm: Any, monkeypatch: 
     def no_compiler(*_: object) -> None:
         raise MissingError("NVRTC is not here", "pip install nvidia-cuda-nvrtc")
 
-    monkeypatch.setattr(run, "build_unit", no_compiler)
+    monkeypatch.setattr(run, "unit_builder", no_compiler)
     with pytest.raises(MissingError, match="NVRTC is not here") as caught:
         gemm(request(16, 16, 16, explain_only=True))
     (said,) = caught.value.record.result["explanations"]  # type: ignore[union-attr]

@@ -107,6 +107,30 @@ def test_ampere_guards_what_it_must(sizes: tuple[int, int, int], layout: str, gu
     assert stage.macros(stage.case("sm_90a", m=m, n=n, k=k, layout=layout))["GUARD"] == guard
 
 
+@pytest.mark.parametrize(
+    ("sizes", "layout", "bands", "busiest"),
+    [
+        ((4096, 4096, 4096), "tn", (16, 8), 2 * 192 + 128),
+        ((8192, 8192, 8192), "tt", (40, 4), 10 * 192 + 128),
+        ((2048, 2048, 2048), "tn", (0, 16), 128),
+        ((4096, 4096, 4096), "nt", (0, 32), 4 * 128),
+        ((4096, 4096, 4104), "tn", (0, 32), 4 * 128),
+    ],
+)
+def test_bands_of_ampere_leave_no_block_behind(
+    sizes: tuple[int, int, int], layout: str, bands: tuple[int, int], busiest: int
+) -> None:
+    """As many rows of tiles for the busiest of 132 blocks as with short tiles alone, in taller tiles."""
+    stage = find_stage("ampere")
+    m, n, k = sizes
+    case = stage.case("sm_90a", m=m, n=n, k=k, layout=layout)
+    kinds = stage.tile_kinds(case)
+    assert tuple(kinds.get((rows, 256), 0) // (n // 256) for rows in (192, 128)) == bands
+    dealt = [rows for (rows, _), count in kinds.items() for _ in range(count)]
+    assert max(sum(dealt[block::132]) for block in range(132)) == busiest
+    assert stage.launch(case).grid == (min(132, len(dealt)), 1, 1)
+
+
 def refused(stage: GemmStage, **options: str | int) -> str:
     """Return why a point is not taken."""
     with pytest.raises(UsageError) as error:
@@ -118,7 +142,6 @@ def test_options_that_do_not_go_together_say_what_is_legal() -> None:
     """Too much shared memory, too many warps, too little to copy, too few registers."""
     ampere, warptile = find_stage("ampere"), find_stage("wmma-warptile")
     assert "a block on sm_90a can have 232448" in refused(ampere, tile_k=64, stages=5)
-    assert "legal: tn, tt" in refused(ampere, block="192x256", layout="nt")
     assert "legal: at most 16" in refused(warptile, warp="32x32")
     assert "legal: 32 or more" in refused(warptile, block="128x128", warp="32x32", tile_k=16)
     assert "legal: tile_k 16 or 32" in refused(warptile, dtype="bf16", tile_k=64)

@@ -141,8 +141,25 @@ def test_an_unknown_chip_has_no_figures() -> None:
     assert (other.name, other.multiprocessors, other.rates) == ("NVIDIA H20", 78, {})
 
 
-def test_explanation_of_the_naive_stage() -> None:
-    """Worked out by hand for 4096^3 on an H200 with 50 registers."""
+PEAK = "ptxlab.experiments.gemm.explain.recorded_peak"
+
+
+def test_a_recorded_ceiling_takes_the_place_of_the_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the stage's instruction was measured on this GPU: in float32, as the ceiling sums."""
+    stage, asked = find_stage("wmma-naive"), []
+    measured = {"tflops": 640.0, "sm_mhz": 1755.4, "device": "NVIDIA H200", "date": "2026-12-01"}
+    monkeypatch.setattr(PEAK, lambda *of: asked.append(of) or measured)
+    for acc, tflops in (("f32", 640.0), ("f16", 989.0)):
+        bounds = explain(stage, stage.case("sm_90a", acc=acc), MACHINES[90], None)["bounds"]
+        (row,) = (each for each in bounds if each["key"].startswith("tensor"))
+        assert row["tflops"] == pytest.approx(tflops)
+        assert ("measured on an NVIDIA H200, 2026-12-01" in row["source"]) == (acc == "f32")
+    assert asked == [("mma-sync", "f16", "NVIDIA H200")]
+
+
+def test_explanation_of_the_naive_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worked out by hand for 4096^3 on an H200 with 50 registers, and the data sheet's rates."""
+    monkeypatch.setattr(PEAK, lambda *_: None)
     stage = find_stage("wmma-naive")
     case = stage.case("sm_90a")
     said = explain(stage, case, MACHINES[90], {"registers": 50})

@@ -8,9 +8,10 @@
 
 #include <ptxlab/mma_m16n8k16.cuh>
 
-extern "C" __global__ void KERNEL(const unsigned* data,  // [32 * 12]: fragments, as pairs of TYPE
-                                  float* sums,           // [blocks * threads]
-                                  int rounds)            // of CHAINS multiplications
+extern "C" __global__ void KERNEL(const unsigned* data,        // [32 * 12]: fragments, as pairs of TYPE
+                                  float* sums,                 // [blocks * threads]
+                                  unsigned long long* clocks,  // [2 * blocks]: cycles, nanoseconds of the loop
+                                  int rounds)                  // of CHAINS multiplications
 {
     const int lane = threadIdx.x % 32;
     unsigned a[2][4], b[2][2];
@@ -20,14 +21,24 @@ extern "C" __global__ void KERNEL(const unsigned* data,  // [32 * 12]: fragments
     for (int i = 0; i < 4; ++i) b[i / 2][i % 2] = data[(8 + i) * 32 + lane];
 
     float d[CHAINS][4] = {};
+    long long cycles = clock64();
+    unsigned long long begin, end;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
     for (int round = 0; round < rounds; ++round) {
 #pragma unroll
         for (int chain = 0; chain < CHAINS; ++chain)
             ptxlab::mma_m16n8k16<TYPE>(d[chain], a[chain % 2], b[chain / 2 % 2]);
     }
 
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(end));
+    cycles = clock64() - cycles;
+
     float sum = 0.0f;
 #pragma unroll
     for (int chain = 0; chain < CHAINS; ++chain) sum += d[chain][0] + d[chain][1] + d[chain][2] + d[chain][3];
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+    if (threadIdx.x == 0) {
+        clocks[2 * blockIdx.x] = cycles;
+        clocks[2 * blockIdx.x + 1] = end - begin;
+    }
 }

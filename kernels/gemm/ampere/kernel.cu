@@ -1,54 +1,71 @@
 // ampere: everything that mma.sync can have at once. C = alpha * A x B + beta * C, C row-major.
 //
-// Idea: a block keeps STAGES tiles of A and B in shared memory, in flight at the same time. cp.async writes
-// them there past the registers, 16 bytes a thread; the XOR swizzle lets both that write and ldmatrix's
-// read go without a bank conflict; while the tensor cores multiply one k-step, the fragments of the next
-// are on their way from shared memory (two sets of registers), and the tile of STAGES - 1 steps later is on
-// its way from global memory. Blocks walk C in groups of GROUP tile rows, so that those which run at the
-// same time share their operands in the L2.
+// Idea: a block keeps STAGES tiles of A and B in shared memory. cp.async writes them there past the
+// registers, 16 bytes a thread; the XOR swizzle lets both that write and ldmatrix's read go without a bank
+// conflict; while the tensor cores multiply 32 rows of A, the next 32 are on their way from shared memory,
+// and the tiles of up to STAGES - 2 steps later are on their way from global memory. Four things more keep
+// the tensor cores from waiting:
+//   - Tiles as tall as registers allow, 192x256: a byte from the L2 then serves 110 FLOP, in 128x256 85.
+//     Where tiles of one height would leave SMs idle at the end, bands of 128 rows follow those of 192.
+//   - Blocks stay: each computes several tiles of C, and the copies of the next begin during this one.
+//   - A barrier in two halves: a warp says early that it has read the tile before this one, and that its
+//     copies of the next are there; it needs to know that all have said so only when it comes to the next.
+//     In between it multiplies. Nobody waits unless a warp is that far behind.
+//   - Sums go from registers to C without shared memory: four lanes exchange theirs, and each then holds
+//     8 neighbours, 16 bytes.
+// Blocks walk C in groups of GROUP bands, so that those which run together share their operands in the L2.
 //
 // What limits it: on Hopper mma.sync itself, which on an H200 reached at most 643 of the data sheet's 989
-// TFLOP/s (a loop without loads, 2026-11-30); and the L2, from which a tile of 128x256 takes a byte for every
-// 85 FLOP. An earlier version of this kernel did 480 TFLOP/s at 4096^3; without the copies it was 532,
-// without the ldmatrix 476: fragments cost nothing, copies a tenth (2026-11-30).
+// TFLOP/s (a loop without loads, 2026-11-30); and the L2. An earlier version, with tiles of 128x256, a
+// block a tile and __syncthreads(), did 480 TFLOP/s at 4096^3; without its copies it was 532, without its
+// ldmatrix 476: fragments cost nothing, copies a tenth (2026-11-30).
 //
 // What the next rung changes (wgmma): the tensor cores read A and B from shared memory by themselves, and
 // TMA, one thread, brings them there.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is
-// contiguous in k, 0: in m or n), BM BN BK (the block's tile), WM WN (a warp's), STAGES, GROUP, and GUARD:
+// contiguous in k, 0: in m or n), BN BK (a tile's columns, and depth), TALL_BANDS (how many bands of 192
+// rows C begins with), SHORT_BANDS (1: bands of 128 follow, 0: none), STAGES, GROUP, SPLIT (1: the barrier
+// in two halves, 0: __syncthreads), and GUARD:
 //   0  m, n and k are multiples of the tile: nothing is checked,
 //   1  leading dimensions are multiples of 8: what lies outside comes as zeros, 16 bytes at a time,
 //   2  any size: elements are copied one by one.
 
 #include <ptxlab/cp_async.cuh>
+#include <ptxlab/gemm_edges.cuh>
 #include <ptxlab/ldmatrix.cuh>
+#include <ptxlab/mbarrier.cuh>
 #include <ptxlab/mma_m16n8k16.cuh>
 
 namespace {
 
-constexpr int WARPS = (BM / WM) * (BN / WN);
+using ptxlab::CHUNK;
+
+constexpr int TALL = 192, SHORT = 128;      // rows of a tile
+constexpr int WARPS_DOWN = 2, WN = 64;      // a warp has half of a tile's rows, and 64 of its columns
+constexpr int WARPS_ACROSS = BN / WN, WARPS = WARPS_DOWN * WARPS_ACROSS;
 constexpr int THREADS = 32 * WARPS;
-constexpr int CHUNK = 8;       // elements in 16 bytes, the unit of copies and of the swizzle
-constexpr int STEP = 16;       // of one mma along k
-constexpr int STEPS = BK / STEP;
-constexpr int TILES_M = WM / 16, TILES_N = WN / 8;  // of one mma, in a warp's tile
+constexpr int STEP = 16, STEPS = BK / STEP;  // of one mma along k
+constexpr int TILES_N = WN / 8;              // of one mma, in a warp's tile
+constexpr int MOST_M = (TALL_BANDS > 0 ? TALL : SHORT) / WARPS_DOWN / 16;  // downwards, in its tallest one
+constexpr int AHEAD = STAGES - 2;            // tiles that are in flight, or waiting, while one is being read
 
-constexpr int AHEAD = STAGES - 2;  // tiles that are in flight, or waiting, while one is being read
 
-static_assert(BK % STEP == 0 && STEPS % 2 == 0 && TILES_M % 2 == 0, "two sets of fragments take turns");
-static_assert(TILES_N % 2 == 0, "one ldmatrix.x4 brings two n-tiles of B");
+// Tiles consist of slabs: 64 rows of A, or 64 columns of B, BK deep. Its lines in shared memory are what is
+// contiguous in global memory: BK elements, or the 64.
+constexpr int SLAB = 64, SLAB_BYTES = SLAB * BK * 2;
+constexpr int SLABS_A = (TALL_BANDS > 0 ? TALL : SHORT) / SLAB, SLABS_B = BN / SLAB;
+constexpr int STAGE_BYTES = (SLABS_A + SLABS_B) * SLAB_BYTES;
+constexpr int COPIES_OF_SLAB = SLAB * BK / CHUNK / THREADS;  // by one thread
+constexpr int COPIES_A = SLABS_A * COPIES_OF_SLAB, COPIES = COPIES_A + SLABS_B * COPIES_OF_SLAB;
+static_assert(SLABS_A <= SLABS_B, "each copy of A is followed by one of B");
 
-// A tile of one operand in shared memory: LINES lines of WIDTH elements, as they are contiguous in global
-// memory. SIZE is the tile's extent in m or n.
-template <int SIZE, bool K_CONTIGUOUS>
-struct Tile {
-    static constexpr int LINES = K_CONTIGUOUS ? SIZE : BK;
-    static constexpr int CHUNKS = (K_CONTIGUOUS ? BK : SIZE) / CHUNK;
-    static constexpr int BYTES = SIZE * BK * 2;
+template <bool K_CONTIGUOUS>
+struct Slab {
+    static constexpr int LINES = K_CONTIGUOUS ? SLAB : BK;
+    static constexpr int CHUNKS = (K_CONTIGUOUS ? BK : SLAB) / CHUNK;  // of a line
     static constexpr int LINES_AT_ONCE = THREADS / CHUNKS;  // that the block copies, a chunk a thread
-    static constexpr int COPIES = LINES / LINES_AT_ONCE;
-    static_assert(CHUNKS == 4 || CHUNKS % 8 == 0, "lines of 64 bytes, or of multiples of 128");
+    static_assert(CHUNKS == 4 || CHUNKS == 8, "lines of 64 or 128 bytes");
     static_assert(LINES % LINES_AT_ONCE == 0 && LINES_AT_ONCE % 8 == 0, "copies are whole, and alike");
 
     // Where a chunk lies, in bytes. Lines of 64 bytes share their 128 bytes with a neighbour, so the
@@ -60,9 +77,32 @@ struct Tile {
     }
 };
 
-using TileA = Tile<BM, A_K>;
-using TileB = Tile<BN, B_K>;
-constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
+using Sums = float[MOST_M][TILES_N][4];
+
+// A tile of C: its first element, and how many rows it has.
+struct Tile {
+    int row, col, rows;
+};
+
+__device__ __forceinline__ int count_tiles(int m, int n)
+{
+    const int across = (n - 1) / BN + 1;
+    const int rest = SHORT_BANDS ? (max(m - TALL_BANDS * TALL, 0) + SHORT - 1) / SHORT : 0;
+    return (TALL_BANDS + rest) * across;
+}
+
+// Tall ones come first, each kind by columns of GROUP bands, one after the other.
+__device__ __forceinline__ Tile find_tile(int index, int m, int n)
+{
+    const int across = (n - 1) / BN + 1;
+    const bool tall = TALL_BANDS > 0 && (!SHORT_BANDS || index < TALL_BANDS * across);
+    const int rows = tall ? TALL : SHORT, top = tall ? 0 : TALL_BANDS * TALL;
+    const int bands = tall ? TALL_BANDS : (m - top - 1) / SHORT + 1;
+    if (!tall) index -= TALL_BANDS * across;
+    const int first = index / (GROUP * across) * GROUP, within = index % (GROUP * across);
+    const int height = min(GROUP, bands - first);  // the last group may be lower
+    return {top + (first + within % height) * rows, within / height * BN, rows};
+}
 
 __device__ __forceinline__ void store_shared(unsigned target, TYPE value)
 {
@@ -70,48 +110,62 @@ __device__ __forceinline__ void store_shared(unsigned target, TYPE value)
     asm volatile("st.shared.b16 [%0], %1;" ::"r"(target), "h"(bits) : "memory");
 }
 
-// Brings the tiles of one operand to shared memory, one after the other along k.
-template <int SIZE, bool K_CONTIGUOUS>
-struct Copier {
-    using Place = Tile<SIZE, K_CONTIGUOUS>;
-    const TYPE* source;  // of this thread's first chunk in the tile to be copied next
-    size_t line_stride;  // elements between two lines
-    int line, chunk;     // of the first chunk, in the tile
-    int lines, width;    // what is left of the matrix from the tile's corner on
-    int offset;          // where the first chunk lands, in bytes
+// This thread's part of one operand's copies.
+template <bool K_CONTIGUOUS>
+struct Operand {
+    using Place = Slab<K_CONTIGUOUS>;
+    const TYPE* source;  // of the chunk to be copied next; if not K_CONTIGUOUS, of the tile's first
+    size_t stride;       // elements between two lines
+    int left, left_k;    // elements of the matrix from the tile's corner on, along m or n, and along k
 
-    __device__ __forceinline__ Copier(const TYPE* matrix, int size, int k, int first)
+    __device__ __forceinline__ void begin(const TYPE* matrix, int size, int k, int first)
     {
-        line = threadIdx.x / Place::CHUNKS;
-        chunk = threadIdx.x % Place::CHUNKS;
-        line_stride = K_CONTIGUOUS ? k : size;
-        source = matrix + (K_CONTIGUOUS ? first * line_stride : first) + line * line_stride + chunk * CHUNK;
-        lines = K_CONTIGUOUS ? size - first : k;
-        width = K_CONTIGUOUS ? k : size - first;
-        offset = Place::place(line, chunk);
+        stride = K_CONTIGUOUS ? k : size;
+        source = matrix + (K_CONTIGUOUS ? first * stride : first) + line() * stride + chunk() * CHUNK;
+        left = size - first;
+        left_k = k;
     }
 
-    // Copies the next tile; the lines that a thread copies are LINES_AT_ONCE apart, which the swizzle's
-    // period divides: one addition leads from one place to the next.
-    __device__ __forceinline__ void copy(unsigned shared)
+    // To the next tile along k, once all slabs of this one have been copied.
+    template <int COUNT>
+    __device__ __forceinline__ void advance()
     {
-#pragma unroll(GUARD == 2 ? 1 : Place::COPIES)
-        for (int i = 0; i < Place::COPIES; ++i) {
-            const unsigned target = shared + offset + i * Place::LINES_AT_ONCE * Place::CHUNKS * 16;
-            copy_chunk(target, source + i * Place::LINES_AT_ONCE * line_stride,
-                       line + i * Place::LINES_AT_ONCE);
-        }
-        source += K_CONTIGUOUS ? BK : BK * line_stride;
-        (K_CONTIGUOUS ? width : lines) -= BK;
+        step_on(K_CONTIGUOUS ? BK - COUNT * SLAB * stride : BK * stride);
+        left_k -= BK;
     }
 
-    __device__ __forceinline__ void copy_chunk(unsigned target, const TYPE* from, int at)
+    static __device__ __forceinline__ int line() { return threadIdx.x / Place::CHUNKS; }
+    static __device__ __forceinline__ int chunk() { return threadIdx.x % Place::CHUNKS; }
+
+    static __device__ __forceinline__ int place() { return Place::place(line(), chunk()); }
+
+    // Copies the i-th of this thread's chunks of a slab to the stage at `target`, if `wanted`. They are
+    // LINES_AT_ONCE lines apart, which the swizzle's period divides: one addition leads from place to place.
+    __device__ __forceinline__ void copy(int slab, int i, unsigned target, bool wanted)
+    {
+        const int further = i * Place::LINES_AT_ONCE;
+        const int along = slab * SLAB + (K_CONTIGUOUS ? line() + further : chunk() * CHUNK);
+        const int depth = K_CONTIGUOUS ? chunk() * CHUNK : line() + further;
+        const TYPE* const from = K_CONTIGUOUS ? source : source + slab * SLAB + further * stride;
+        const unsigned to = target + slab * SLAB_BYTES + further * Place::CHUNKS * 16;
+        if (wanted) copy_chunk(to, from, left - along, left_k - depth);
+        if (K_CONTIGUOUS) step_on(Place::LINES_AT_ONCE * stride);
+    }
+
+    // An addition that the compiler does not see through: it would multiply anew for each chunk.
+    __device__ __forceinline__ void step_on(size_t elements)
+    {
+        asm("add.s64 %0, %0, %1;" : "+l"(source) : "l"(elements * sizeof(TYPE)));
+    }
+
+    static __device__ __forceinline__ void copy_chunk(unsigned target, const TYPE* from, int along, int depth)
     {
         if constexpr (GUARD == 0) {
             ptxlab::cp_async_16(target, from);
             return;
         }
-        const int elements = at < lines ? min(max(width - chunk * CHUNK, 0), CHUNK) : 0;
+        const int lines = K_CONTIGUOUS ? along : depth, width = K_CONTIGUOUS ? depth : along;
+        const int elements = lines > 0 ? min(max(width, 0), CHUNK) : 0;
         if constexpr (GUARD == 1) {
             ptxlab::cp_async_16(target, from, 2 * elements);  // what is beyond the end is not read
         } else {
@@ -122,163 +176,319 @@ struct Copier {
     }
 };
 
-// What a warp multiplies, on its way from shared memory. 16 rows of A are used for TILES_N mma and then gone,
-// so two sets of them suffice; B stays for a whole k-step, so there are two sets of all of it.
-// A matrix of 8x8 that is contiguous in m or n is transposed on the way.
-struct Fragments {
-    unsigned a[2][4];
-    unsigned b[2][TILES_N][2];
+// Brings tiles of A and B to shared memory: those of one tile of C along k, then those of the next one that
+// is this block's.
+struct Copies {
+    const TYPE *a, *b;
+    int m, n, k;
+    unsigned shared;
+    Operand<A_K> from_a;
+    Operand<B_K> from_b;
+    int index, count;  // of the tile of C, and how many there are
+    int slabs_a;       // of a tile of A; 0 when there is nothing left to be copied
+    int left;          // tiles along k
+    unsigned target;   // where the stage that is written next begins
 
-    // Matrices: rows 0-7, rows 8-15, then the same, 8 further in k.
-    __device__ __forceinline__ void load_a(int set, unsigned shared, int step, int row, int lane)
+    __device__ __forceinline__ void begin()
     {
-        using namespace ptxlab;
-        const int low = lane % 8, middle = lane / 8 % 2, high = lane / 16, k = step * STEP;
-        const int place = A_K ? TileA::place(row + 8 * middle + low, k / CHUNK + high)
-                              : TileA::place(k + 8 * high + low, row / CHUNK + middle);
-        ldmatrix<LdMatrix::m8n8, LdMatrixType::b16, 4, !A_K>(a[set], shared + place);
+        slabs_a = 0;
+        if (index >= count) return;
+        const Tile tile = find_tile(index, m, n);
+        from_a.begin(a, m, k, tile.row);
+        from_b.begin(b, n, k, tile.col);
+        slabs_a = tile.rows / SLAB;
+        left = (k - 1) / BK + 1;
     }
 
-    // Two n-tiles at once. Matrices: k 0-7, k 8-15, then the same of the next tile.
-    __device__ __forceinline__ void load_b(int set, int j, unsigned shared, int step, int col, int lane)
+    // One of COPIES of a tile, A's and B's in turn.
+    __device__ __forceinline__ void copy(int number)
     {
-        using namespace ptxlab;
-        const int low = lane % 8, middle = lane / 8 % 2, high = lane / 16, k = step * STEP, n = col + 8 * j;
-        const int place = B_K ? TileB::place(n + 8 * high + low, k / CHUNK + middle)
-                              : TileB::place(k + 8 * middle + low, n / CHUNK + high);
-        unsigned both[4];
-        ldmatrix<LdMatrix::m8n8, LdMatrixType::b16, 4, !B_K>(both, shared + TileA::BYTES + place);
-        b[set][j][0] = both[0], b[set][j][1] = both[1];
-        b[set][j + 1][0] = both[2], b[set][j + 1][1] = both[3];
+        const bool of_a = number < 2 * COPIES_A && number % 2 == 0;
+        const int i = of_a ? number / 2 : number < 2 * COPIES_A ? number / 2 : number - COPIES_A;
+        const int slab = i / COPIES_OF_SLAB, within = i % COPIES_OF_SLAB;
+        if (of_a)
+            from_a.copy(slab, within, target + from_a.place(), slab < slabs_a);
+        else
+            from_b.copy(slab, within, target + from_b.place() + SLABS_A * SLAB_BYTES, slabs_a > 0);
+    }
+
+    __device__ __forceinline__ void finish()
+    {
+        ptxlab::cp_async_commit();  // an empty group too: the groups are counted
+        target += STAGE_BYTES;
+        if (target >= shared + STAGES * STAGE_BYTES) target = shared;
+        from_a.template advance<SLABS_A>();
+        from_b.template advance<SLABS_B>();
+        if (--left == 0) {
+            index += gridDim.x;
+            begin();
+        }
     }
 };
 
-// Which tile of C a block computes: columns of GROUP tile rows, one after the other.
-__device__ __forceinline__ void find_tile(int m, int n, int& row, int& col)
-{
-    const int down = (m - 1) / BM + 1, across = (n - 1) / BN + 1;
-    const int first = blockIdx.x / (GROUP * across) * GROUP;
-    const int height = min(GROUP, down - first);
-    const int within = blockIdx.x % (GROUP * across);
-    row = (first + within % height) * BM;
-    col = within / height * BN;
-}
+// What the warps of the block agree on for each tile: that it is there, and that the one before is read.
+struct Agreement {
+    unsigned barrier;
+    unsigned parity = 0;
+    bool reached = false;
 
-__device__ __forceinline__ float scaled(float sum, float alpha, float beta, const OUT* c)
-{
-    return beta == 0.0f ? alpha * sum : alpha * sum + beta * static_cast<float>(*c);
-}
-
-// Writes a warp's tile, 16 rows at a time: through shared memory, where a lane finds 8 elements side by
-// side, which it converts and writes at once. Columns are padded by 8, and rows do not meet in a bank.
-__device__ __forceinline__ void write_out(const float (&sums)[TILES_M][TILES_N][4], float* staging, OUT* c,
-                                          int row, int col, int m, int n, float alpha, float beta, int lane)
-{
-    constexpr int PITCH = WN + 8;
-    constexpr int PER_ROW = WN / CHUNK;  // lanes that share a row
-#pragma unroll
-    for (int i = 0; i < TILES_M; ++i) {
+    // In this warp's name. The next tile must be there, as far as its own copies go.
+    __device__ __forceinline__ void say(int lane)
+    {
+        if constexpr (!SPLIT) return;
+        ptxlab::cp_async_wait<AHEAD - 2>();
         __syncwarp();
-#pragma unroll
-        for (int j = 0; j < TILES_N; ++j) {
-            float* at = staging + lane / 4 * PITCH + 8 * j + lane % 4 * 2;
-            *reinterpret_cast<float2*>(at) = make_float2(sums[i][j][0], sums[i][j][1]);
-            *reinterpret_cast<float2*>(at + 8 * PITCH) = make_float2(sums[i][j][2], sums[i][j][3]);
+        if (lane == 0) ptxlab::mbarrier_arrive(barrier);
+    }
+
+    // Whether all have said so. The answer takes a while, so it is asked for before it is needed.
+    __device__ __forceinline__ void ask()
+    {
+        if constexpr (SPLIT) reached = wait(barrier, parity);
+    }
+
+    __device__ __forceinline__ void reach()
+    {
+        if constexpr (SPLIT) {
+            while (!reached) reached = wait(barrier, parity);
+            parity ^= 1;
+        } else {
+            ptxlab::cp_async_wait<AHEAD - 2>();
+            __syncthreads();
         }
-        __syncwarp();
-#pragma unroll 1
-        for (int piece = lane; piece < 16 * PER_ROW; piece += 32) {
-            const int y = row + 16 * i + piece / PER_ROW, x = col + piece % PER_ROW * CHUNK;
-            const float* from = staging + piece / PER_ROW * PITCH + piece % PER_ROW * CHUNK;
-            OUT* to = c + static_cast<size_t>(y) * n + x;
-            const int elements = GUARD == 0 ? CHUNK : y < m ? min(max(n - x, 0), CHUNK) : 0;
-            alignas(16) OUT line[CHUNK];
+    }
+
+private:
+    static __device__ __forceinline__ bool wait(unsigned barrier, unsigned parity)
+    {
+#if __CUDA_ARCH__ >= 900
+        return ptxlab::mbarrier_try_wait(barrier, parity);
+#else
+        return ptxlab::mbarrier_test_wait(barrier, parity);
+#endif
+    }
+};
+
+// What a warp multiplies, on its way from shared memory: 32 rows of A, twice, and 64 columns of B, all a step
+// deep. While 32 rows are multiplied the next 32 come. Columns come once the last rows of a step have been
+// multiplied with those before.
+struct Fragments {
+    unsigned a[2][2][4];
+    unsigned b[TILES_N][2];
+
+    // Where in a stage this lane points at in the first matrices of a warp, 16 rows of A or 16 columns of B.
+    // Matrices of A: rows 0-7, rows 8-15, then the same, 8 further in k; of B: k 0-7, k 8-15, then the next 8
+    // columns. A matrix that is contiguous in m or n is transposed on the way.
+    static __device__ __forceinline__ int first_a(int warp_row, int lane)
+    {
+        return further<A_K>(0, 0, warp_row) +
+               (A_K ? Slab<A_K>::place(lane % 16, lane / 16)
+                    : Slab<A_K>::place(lane / 16 * 8 + lane % 8, lane / 8 % 2));
+    }
+    static __device__ __forceinline__ int first_b(int warp_col, int lane)
+    {
+        return SLABS_A * SLAB_BYTES + further<B_K>(0, 0, warp_col) +
+               (B_K ? Slab<B_K>::place(lane / 16 * 8 + lane % 8, lane / 8 % 2)
+                    : Slab<B_K>::place(lane % 16, lane / 16));
+    }
+
+    // `from` is the place that first_a() says, in a stage.
+    __device__ __forceinline__ void load_a(int set, unsigned from, int step, int row)
+    {
 #pragma unroll
-            for (int e = 0; e < CHUNK; ++e)
-                if (GUARD == 0 || e < elements)
-                    line[e] = static_cast<OUT>(scaled(from[e], alpha, beta, to + e));
-            if (GUARD == 0 || (elements == CHUNK && n % CHUNK == 0)) {
+        for (int i = 0; i < 2; ++i) ldmatrix<A_K>(a[set][i], further<A_K>(from, step, row + 16 * i));
+    }
+
+    __device__ __forceinline__ void load_b(int j, unsigned from, int step)
+    {
+        unsigned both[4];
+        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j));
+        b[j][0] = both[0], b[j][1] = both[1];
+        b[j + 1][0] = both[2], b[j + 1][1] = both[3];
+    }
+
+private:
+    // The same place `first` rows or columns on (a multiple of 16), in another step. Along k, or along the
+    // 64 of a slab, the swizzle makes of an addition an exclusive or.
+    template <bool K_CONTIGUOUS>
+    static __device__ __forceinline__ unsigned further(unsigned from, int step, int first)
+    {
+        if (K_CONTIGUOUS) return (from ^ step * STEP * 2) + first * BK * 2;
+        return (from ^ first % SLAB * 2) + first / SLAB * SLAB_BYTES + step * STEP * SLAB * 2;
+    }
+
+    template <bool K_CONTIGUOUS>
+    static __device__ __forceinline__ void ldmatrix(unsigned (&r)[4], unsigned address)
+    {
+        ptxlab::ldmatrix<ptxlab::LdMatrix::m8n8, ptxlab::LdMatrixType::b16, 4, !K_CONTIGUOUS>(r, address);
+    }
+};
+
+// Two neighbouring elements of C as a thread has summed them, scaled and converted, as words.
+constexpr int WORDS = sizeof(OUT) / 2;
+
+__device__ __forceinline__ void convert(unsigned (&words)[WORDS], float first, float second, const OUT* c,
+                                        int inside, float alpha, float beta)
+{
+    const float sums[2] = {first, second};
+    alignas(8) OUT pair[2];
 #pragma unroll
-                for (int part = 0; part < static_cast<int>(sizeof(line) / 16); ++part)
-                    reinterpret_cast<uint4*>(to)[part] = reinterpret_cast<const uint4*>(line)[part];
+    for (int e = 0; e < 2; ++e) {
+        float value = alpha * sums[e];
+        if (beta != 0.0f && e < inside) value += beta * static_cast<float>(c[e]);
+        pair[e] = static_cast<OUT>(value);
+    }
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word) words[word] = reinterpret_cast<const unsigned*>(pair)[word];
+}
+
+// Four lanes hold a pair each of four n-tiles; afterwards each holds the four pairs of one n-tile.
+__device__ __forceinline__ void exchange(unsigned (&pairs)[4][WORDS], int lane)
+{
+#pragma unroll
+    for (int bit = 1; bit < 4; bit *= 2) {
+#pragma unroll
+        for (int t = 0; t < 4; ++t) {
+            if (t & bit) continue;
+#pragma unroll
+            for (int word = 0; word < WORDS; ++word) {
+                unsigned &mine = pairs[t][word], &others = pairs[t + bit][word];
+                const unsigned kept = lane & bit ? others : mine, given = lane & bit ? mine : others;
+                const unsigned taken = __shfl_xor_sync(0xffffffff, given, bit);
+                mine = lane & bit ? taken : kept;
+                others = lane & bit ? kept : taken;
+            }
+        }
+    }
+}
+
+// A warp's `rows` of sums.
+__device__ __forceinline__ void write_out(const Sums& sums, OUT* c, int row, int col, int rows, int m, int n,
+                                          float alpha, float beta, int lane)
+{
+#pragma unroll
+    for (int part = 0; part < 2 * MOST_M; ++part) {  // 8 rows
+        if (8 * part >= rows) break;
+        const int y = row + 8 * part + lane / 4;
+        OUT* const line = c + static_cast<size_t>(y) * n;
+#pragma unroll
+        for (int j = 0; j < TILES_N; j += 4) {
+            alignas(16) unsigned pairs[4][WORDS];
+#pragma unroll
+            for (int t = 0; t < 4; ++t) {
+                const float* const pair = &sums[part / 2][j + t][part % 2 * 2];
+                const int x = col + 8 * (j + t) + lane % 4 * 2;
+                convert(pairs[t], pair[0], pair[1], line + x, y < m ? n - x : 0, alpha, beta);
+            }
+            exchange(pairs, lane);
+            const int x = col + 8 * (j + lane % 4);
+            if (GUARD == 0 || (y < m && x + CHUNK <= n && n % CHUNK == 0)) {
+#pragma unroll
+                for (int i = 0; i < WORDS; ++i)
+                    ptxlab::store_16(line + x + i * CHUNK / WORDS, reinterpret_cast<const uint4*>(pairs)[i]);
             } else {
 #pragma unroll
                 for (int e = 0; e < CHUNK; ++e)
-                    if (e < elements) to[e] = line[e];
+                    if (y < m && x + e < n) line[x + e] = reinterpret_cast<const OUT*>(pairs)[e];
             }
         }
+    }
+}
+
+constexpr int COPY_QUARTERS = 3, SAY_QUARTER = 2;
+
+// Adds up all of a tile of C that has WARPS_DOWN * 16 * TILES_M rows. `stage` is that of its first tiles of A
+// and B, which are there; on return, that of the next tile's.
+template <int TILES_M>
+__device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& agreement, int& stage)
+{
+    constexpr int PAIRS = TILES_M / 2, SLOTS = STEPS * PAIRS;  // of 32 rows in a step, and in a tile
+    constexpr int PRODUCTS = SLOTS * 2 * TILES_N, COPY_UNTIL = PRODUCTS * COPY_QUARTERS / 4;
+    static_assert(SLOTS % 2 == 0, "sets take turns");
+    static_assert(A_K || 16 * TILES_M % SLAB == 0, "a warp's rows of such an A begin with a slab");
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int warp_row = warp / WARPS_ACROSS * 16 * TILES_M, warp_col = warp % WARPS_ACROSS * WN;
+    const unsigned first_a = copies.shared + Fragments::first_a(warp_row, lane);
+    const unsigned first_b = copies.shared + Fragments::first_b(warp_col, lane);
+
+    Fragments held;
+    unsigned from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
+    held.load_a(0, from_a, 0, 0);
+#pragma unroll
+    for (int j = 0; j < TILES_N; j += 2) held.load_b(j, from_b, 0);
+
+    const int tiles = (copies.k - 1) / BK + 1;
+#pragma unroll 1
+    for (int t = 0; t < tiles; ++t) {
+#pragma unroll
+        for (int slot = 0; slot < SLOTS; ++slot) {
+            const int step = slot / PAIRS, pair = slot % PAIRS;
+            const bool last = pair == PAIRS - 1;
+            const int next_step = last ? (step + 1) % STEPS : step;
+            if (slot == SLOTS * SAY_QUARTER / 4) agreement.say(lane);
+            if (slot == SLOTS - 2) agreement.ask();
+            if (slot == SLOTS - 1) {
+                agreement.reach();
+                stage = stage + 1 == STAGES ? 0 : stage + 1;
+                from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
+            }
+            held.load_a((slot + 1) % 2, from_a, next_step, last ? 0 : 32 * (pair + 1));
+#pragma unroll
+            for (int j = 0; j < TILES_N; j += 2) {
+#pragma unroll
+                for (int x = 0; x < 4; ++x) {  // there and back: b[j + 1] stays in use
+                    const int i = x / 2, right = i ^ x % 2;
+                    ptxlab::mma_m16n8k16<TYPE>(sums[2 * pair + i][j + right], held.a[slot % 2][i],
+                                               held.b[j + right]);
+                    const int product = (slot * TILES_N / 2 + j / 2) * 4 + x;
+#pragma unroll
+                    for (int copy = product * COPIES / COPY_UNTIL; copy < COPIES; ++copy)
+                        if (copy < (product + 1) * COPIES / COPY_UNTIL) copies.copy(copy);
+                }
+                if (last) held.load_b(j, from_b, next_step);
+            }
+        }
+        copies.finish();
     }
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, THREADS > 128 ? 1 : 2)
 KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, float beta)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
+    extern __shared__ __align__(128) unsigned char memory[];
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int warp_row = warp / (BN / WN) * WM, warp_col = warp % (BN / WN) * WN;
-    int row, col;
-    find_tile(m, n, row, col);
+    Agreement agreement{shared + STAGES * STAGE_BYTES};
+    if (SPLIT && threadIdx.x == 0) ptxlab::mbarrier_init(agreement.barrier, WARPS);
 
-    Copier<BM, A_K> copy_a(a, m, k, row);
-    Copier<BN, B_K> copy_b(b, n, k, col);
-    const int tiles = (k - 1) / BK + 1;
-    int copied = 0;  // tiles whose copy has been started
-    const auto start_copy = [&](int stage) {
-        if (copied < tiles) {
-            copy_a.copy(shared + stage * STAGE_BYTES);
-            copy_b.copy(shared + stage * STAGE_BYTES + TileA::BYTES);
-        }
-        ++copied;
-        ptxlab::cp_async_commit();  // an empty group too: the groups are counted
-    };
-    for (int stage = 0; stage < AHEAD; ++stage) start_copy(stage);
-
-    float sums[TILES_M][TILES_N][4] = {};
-    Fragments held;
-    int reading = 0, writing = AHEAD;
-    ptxlab::cp_async_wait<AHEAD - 1>();
-    __syncthreads();
-    held.load_a(0, shared, 0, warp_row, lane);
+    Copies copies{a, b, m, n, k, shared};
+    copies.index = blockIdx.x;
+    copies.count = count_tiles(m, n);
+    copies.target = shared;
+    copies.begin();
+#pragma unroll 1
+    for (int i = 0; i < AHEAD; ++i) {
 #pragma unroll
-    for (int j = 0; j < TILES_N; j += 2) held.load_b(0, j, shared, 0, warp_col, lane);
-
-    for (int tile = 0; tile < tiles; ++tile) {
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
-            unsigned here = shared + reading * STAGE_BYTES;  // this step's tile, and that of the next step
-            if (step == STEPS - 1) {
-                ptxlab::cp_async_wait<AHEAD - 1>();
-                __syncthreads();  // the next tile is there for all warps, and the one before this is read
-                reading = reading + 1 == STAGES ? 0 : reading + 1;
-            }
-            const unsigned next = shared + reading * STAGE_BYTES;
-#pragma unroll
-            for (int i = 0; i < TILES_M; ++i) {
-                if (i + 1 < TILES_M)
-                    held.load_a((i + 1) % 2, here, step, warp_row + 16 * (i + 1), lane);
-                else
-                    held.load_a(0, next, (step + 1) % STEPS, warp_row, lane);
-#pragma unroll
-                for (int j = 2 * i; j < TILES_N; j += 2 * TILES_M)
-                    held.load_b((step + 1) % 2, j, next, (step + 1) % STEPS, warp_col, lane);
-#pragma unroll
-                for (int n = 0; n < TILES_N; ++n) {
-                    const int j = i % 2 ? TILES_N - 1 - n : n;  // there and back: b[j] stays in use
-                    ptxlab::mma_m16n8k16<TYPE>(sums[i][j], held.a[i % 2], held.b[step % 2][j]);
-                }
-            }
-            if (step == 0) {
-                start_copy(writing);
-                writing = writing + 1 == STAGES ? 0 : writing + 1;
-            }
-        }
+        for (int copy = 0; copy < COPIES; ++copy) copies.copy(copy);
+        copies.finish();
     }
+    ptxlab::cp_async_wait<AHEAD - 1>();
+    __syncthreads();  // the first tile is there, and so is the barrier
 
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int stage = 0;
+#pragma unroll 1
+    for (int index = blockIdx.x; index < copies.count; index += gridDim.x) {
+        const Tile tile = find_tile(index, m, n);
+        Sums sums = {};
+        if (TALL_BANDS > 0 && tile.rows == TALL)
+            multiply<MOST_M>(sums, copies, agreement, stage);
+        else if (SHORT_BANDS)
+            multiply<SHORT / WARPS_DOWN / 16>(sums, copies, agreement, stage);
+        const int rows = tile.rows / WARPS_DOWN;  // of a warp
+        const int row = tile.row + warp / WARPS_ACROSS * rows, col = tile.col + warp % WARPS_ACROSS * WN;
+        write_out(sums, c, row, col, rows, m, n, alpha, beta, lane);
+    }
     ptxlab::cp_async_wait<0>();
-    __syncthreads();  // the tiles have been read: their place serves the epilogue
-    float* staging = reinterpret_cast<float*>(memory) + warp * 16 * (WN + 8);
-    write_out(sums, staging, c, row + warp_row, col + warp_col, m, n, alpha, beta, lane);
 }

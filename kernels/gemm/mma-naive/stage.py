@@ -18,6 +18,9 @@ LINE_BYTES = 128
 class MmaNaive(TiledStage):
     """ldmatrix and mma.sync in person, with lines in shared memory as they come: full of bank conflicts."""
 
+    below = "wmma-warptile"
+    ceiling = "mma-sync"
+
     acc = option("f32", choices=("f32",), help="type that sums are kept in")
     layout = option("tn", choices=("tn",), help="A and B k-contiguous, as ldmatrix wants them untransposed")
 

@@ -18,6 +18,9 @@ LINE_BYTES = 128 + PADDING
 class MmaPadded(TiledStage):
     """mma-naive with 16 bytes between the lines: no bank conflicts, for an eighth more shared memory."""
 
+    below = "mma-naive"
+    ceiling = "mma-sync"
+
     acc = option("f32", choices=("f32",), help="type that sums are kept in")
     layout = option("tn", choices=("tn",), help="A and B k-contiguous, as ldmatrix wants them untransposed")
 

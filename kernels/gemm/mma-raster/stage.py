@@ -22,6 +22,9 @@ ORDERS = ("plain", "grouped", "split")
 class MmaRaster(TiledStage):
     """mma-swizzle with blocks in an order that suits the L2: plain, grouped, or in strips of a split grid."""
 
+    below = "mma-swizzle"
+    ceiling = "mma-sync"
+
     acc = option("f32", choices=("f32",), help="type that sums are kept in")
     layout = option("tn", choices=("tn",), help="A and B k-contiguous, as ldmatrix wants them untransposed")
     order = option("grouped", choices=ORDERS, help="how blocks walk over C")

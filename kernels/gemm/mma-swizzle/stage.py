@@ -16,6 +16,9 @@ LINE_BYTES = 128
 class MmaSwizzle(TiledStage):
     """mma-naive with the chunks of a line in XOR order: no bank conflicts, and no byte lost."""
 
+    below = "mma-padded"
+    ceiling = "mma-sync"
+
     acc = option("f32", choices=("f32",), help="type that sums are kept in")
     layout = option("tn", choices=("tn",), help="A and B k-contiguous, as ldmatrix wants them untransposed")
 

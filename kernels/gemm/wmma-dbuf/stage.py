@@ -15,6 +15,9 @@ TILE = (64, 64, 32)
 class WmmaDbuf(TiledStage):
     """wmma-tiled with two buffers: the next tiles are on their way while these are multiplied."""
 
+    below = "wmma-tiled"
+    ceiling = "mma-sync"
+
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return the tile of a block of 16 warps."""
         del case

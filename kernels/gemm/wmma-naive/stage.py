@@ -20,6 +20,8 @@ LAYOUTS = {True: "row_major", False: "col_major"}
 class WmmaNaive(GemmStage):
     """One warp per 16x16 tile of C, operands straight from global memory through nvcuda::wmma."""
 
+    ceiling = "mma-sync"
+
     reasons: ClassVar = {
         "l1 wavefronts": "each load gathers 8 pieces of 16 bytes from 8 lines; those at the same place of "
         "their cache lines are in the same banks and come one after the other",

@@ -15,6 +15,9 @@ TILE = (64, 64, 32)
 class WmmaTiled(TiledStage):
     """A block of 16 warps brings tiles to shared memory, for 64x64 of C; nvcuda::wmma multiplies 16x16."""
 
+    below = "wmma-naive"
+    ceiling = "mma-sync"
+
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return the tile of a block of 16 warps."""
         del case

@@ -1,24 +1,27 @@
-// wmma-warptile: a warp owns a large tile, so that what it loads is used often. C = alpha A x B + beta C,
-// C row-major.
+// wmma-warptile: a warp owns a large tile, so that what it loads is used often; copies go past the registers.
+// C = alpha A x B + beta C, C row-major.
 //
 // Idea: in wmma-dbuf a warp loads two fragments for one product of 16x16x16. Here it owns WM x WN of C, say
 // 64x64: it loads 4 fragments of A and 4 of B, and multiplies each with each, 16 products of 8 loads. The
 // shared-memory port, which was the limit, has a quarter of the work for the same FLOP. The block's tile
 // grows with the warps' (128x256), and with it how often a byte from the L2 is used: 85 FLOP a byte instead
-// of 32. A step takes BK of k: a deeper one has fewer barriers for the same work, and needs more memory.
+// of 32. The sums take WM * WN / 32 registers of a thread, 128 for 64x64; the next tiles no longer find room
+// beside them. So cp.async writes them straight into shared memory, where STAGES of them have their place:
+// one is read, the others are on their way. A step takes BK of k: a deeper one has fewer barriers for the
+// same work, and needs more memory.
 //
 // What limits it: mma.sync itself, which on an H200 reached at most 643 of the data sheet's 989 TFLOP/s (a
-// loop without loads, 2026-11-30); and what stands between the products: a barrier every BK, and the
-// registers through which the next tile comes. Sums take WM * WN / 32 registers of a thread, 128 for 64x64,
-// so one block fills an SM.
+// loop without loads, 2026-11-30); a barrier every BK; and fragments that are loaded when they are needed,
+// not before: what hides that is the other warp of the partition. bf16 is slower than f16, because its
+// fragments come as many small loads instead of one ldmatrix (NVRTC 13.0).
 //
 // What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
 // ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.
 //
 // Macros: TYPE (half, __nv_bfloat16), ACCUMULATE (float, half), OUT (half, __nv_bfloat16, float), A_LAYOUT
 // and B_LAYOUT (row_major, col_major: which way the stored matrix is contiguous), BM BN BK (the block's
-// tile), WM WN (a warp's), ALIGNED (1: both leading dimensions are multiples of 8, so that lines start at
-// multiples of 16 bytes; 0: any), KERNEL (the name).
+// tile), WM WN (a warp's), STAGES, ALIGNED (1: both leading dimensions are multiples of 8, so that lines
+// start at multiples of 16 bytes; 0: any), KERNEL (the name).
 
 #include <mma.h>
 #include <ptxlab/gemm_edges.cuh>
@@ -31,7 +34,7 @@ constexpr int FRAGMENT = 16;  // what wmma multiplies at once, in each direction
 constexpr int WARPS_ACROSS = BN / WN;
 constexpr int WARPS = BM / WM * WARPS_ACROSS;
 constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS = THREADS <= 256 && WM * WN <= 2048 && BK <= 32 ? 2 : 1;  // of an SM, by registers
+constexpr int BLOCKS = THREADS <= 256 && WM * WN <= 2048 ? 2 : 1;  // of an SM, by registers
 constexpr int TILES_M = WM / FRAGMENT, TILES_N = WN / FRAGMENT;  // of wmma, in a warp's tile
 
 template <typename Layout>
@@ -58,24 +61,12 @@ struct Tile {
         return by_rows<Layout> ? Source(matrix, rows, cols, row, col) : Source(matrix, cols, rows, col, row);
     }
 
-    // Begins to bring this thread's chunks. Whole chunks wait in registers from fetch() to store(). Single
-    // elements would take a register each, so they come in store().
-    static __device__ __forceinline__ void fetch(uint4 (&chunks)[COPIES], const Source& source)
+    // Begins to bring this thread's chunks.
+    static __device__ __forceinline__ void copy(const Source& source, TYPE* tile)
     {
         const int line = threadIdx.x / CHUNKS, first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
-        if constexpr (ALIGNED) source.fetch(chunks, line, first, LINES_AT_ONCE);
-    }
-
-    static __device__ __forceinline__ void store(const uint4 (&chunks)[COPIES], const Source& source,
-                                                 TYPE* tile)
-    {
-        const int first_line = threadIdx.x / CHUNKS, first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
-#pragma unroll(ALIGNED ? COPIES : 1)
-        for (int i = 0; i < COPIES; ++i) {
-            const int line = first_line + i * LINES_AT_ONCE;
-            uint4& place = *reinterpret_cast<uint4*>(tile + line * PITCH + first);
-            place = ALIGNED ? chunks[i] : source.chunk(line, first);
-        }
+        source.template copy<COPIES>(tile + line * PITCH + first, LINES_AT_ONCE * PITCH, line, first,
+                                     LINES_AT_ONCE);
     }
 
     // Where the fragment at (row, col) of the tile begins.
@@ -89,7 +80,7 @@ using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, T
 using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, TYPE, wmma::B_LAYOUT>;
 using TileA = Tile<wmma::A_LAYOUT, BM, BK>;
 using TileB = Tile<wmma::B_LAYOUT, BK, BN>;
-constexpr int PLACE = TileA::ELEMENTS + TileB::ELEMENTS;  // of A's and B's tiles together; there are two
+constexpr int PLACE = TileA::ELEMENTS + TileB::ELEMENTS;  // of A's and B's tiles together
 
 }  // namespace
 
@@ -111,24 +102,20 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
 #pragma unroll
         for (int j = 0; j < TILES_N; ++j) wmma::fill_fragment(sums[i][j], ACCUMULATE(0.0f));
 
-    uint4 a_chunks[TileA::COPIES], b_chunks[TileB::COPIES];
-    const auto fetch = [&](int step) {  // past the end of k it brings zeros
-        TileA::fetch(a_chunks, TileA::source(a, m, k, row, step));
-        TileB::fetch(b_chunks, TileB::source(b, k, n, step, col));
+    const auto copy = [&](unsigned step, int place) {  // past the end of k it brings zeros
+        const int from = static_cast<int>(min(step, static_cast<unsigned>(k)));
+        TileA::copy(TileA::source(a, m, k, row, from), tiles + place * PLACE);
+        TileB::copy(TileB::source(b, k, n, from, col), tiles + place * PLACE + TileA::ELEMENTS);
+        ptxlab::cp_async_commit();
     };
-    const auto store = [&](int step, int place) {
-        TileA::store(a_chunks, TileA::source(a, m, k, row, step), tiles + place * PLACE);
-        TileB::store(b_chunks, TileB::source(b, k, n, step, col), tiles + place * PLACE + TileA::ELEMENTS);
-    };
+    for (int place = 0; place < STAGES - 1; ++place) copy(place * BK, place);
 
-    fetch(0);
-    store(0, 0);
-    __syncthreads();
-    int place = 0;
+    int reading = 0, writing = STAGES - 1;
 #pragma unroll 1
     for (int step = 0; step < k; step += BK) {
-        fetch(step + BK);
-        const TYPE* const a_tile = tiles + place * PLACE;
+        ptxlab::cp_async_wait<STAGES - 2>();
+        __syncthreads();  // this step's tiles are there, and those of the step before have been read
+        const TYPE* const a_tile = tiles + reading * PLACE;
         const TYPE* const b_tile = a_tile + TileA::ELEMENTS;
 #pragma unroll
         for (int depth = 0; depth < BK; depth += FRAGMENT) {
@@ -146,11 +133,13 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
                 for (int j = 0; j < TILES_N; ++j)
                     wmma::mma_sync(sums[i][j], a_fragment, b_fragments[j], sums[i][j]);
             }
+            if (depth == 0) copy(step + (STAGES - 1u) * BK, writing);  // once the tensor cores are at work
         }
-        place ^= 1;
-        store(step + BK, place);  // where the tiles before these were: read before the last barrier
-        __syncthreads();          // the next tiles are there, and these have been read
+        reading = reading + 1 == STAGES ? 0 : reading + 1;
+        writing = writing + 1 == STAGES ? 0 : writing + 1;
     }
+    ptxlab::cp_async_wait<0>();
+    __syncthreads();
 
     // The tiles are done with: each warp's part of their memory takes 16 rows of its sums at a time.
     constexpr int PITCH = WN + ptxlab::CHUNK;

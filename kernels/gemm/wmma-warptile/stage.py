@@ -1,4 +1,4 @@
-"""Warps own large tiles of C, so that a fragment is multiplied with several others; nvcuda::wmma.
+"""Warps own large tiles of C, so that a fragment is multiplied with several others; cp.async, nvcuda::wmma.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
 """
@@ -17,9 +17,13 @@ DEEPEST = 64
 class WmmaWarptile(TiledStage):
     """Warps own large tiles of C, so that a fragment is multiplied with several others; nvcuda::wmma."""
 
+    below = "wmma-dbuf"
+    ceiling = "mma-sync"
+
     block = option("128x256", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
     warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
     tile_k = option(32, choices=(16, 32, 64), help="depth in k of one step")
+    stages = option(4, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what was chosen."""
@@ -48,29 +52,24 @@ class WmmaWarptile(TiledStage):
         if threads * CHUNK > min(rows, cols) * depth:
             legal = threads * CHUNK // min(rows, cols)
             raise UsageError(f"tile_k {depth} leaves threads without a chunk to copy; legal: {legal} or more")
-        if depth == DEEPEST and self._spills(case):
+        if depth == DEEPEST and case.warp == "64x64" and case.dtype == "bf16":  # ptxas 13.0 spills
             raise UsageError(
-                f"tile_k {depth} with warp {case.warp}, block {case.block} and {case.dtype} takes more "
-                "registers than there are; legal: tile_k 16 or 32"
+                f"tile_k {depth} with warp {case.warp} and bf16 takes more registers than there are; "
+                "legal: tile_k 16 or 32"
             )
 
-    def _spills(self, case: Case) -> bool:
-        """Say whether the deepest tiles do not fit into registers beside the sums (ptxas 13.0)."""
-        if case.warp == "64x64":
-            return bool(case.dtype == "bf16")
-        return self.threads(case) == 32 * MOST_WARPS and case.warp != "32x32" and case.acc == "f32"
-
     def shared(self, case: Case) -> dict[str, int]:
-        """Return two places for the tiles of A and of B, and what the sums need beyond them."""
+        """Return the places for the tiles of A and of B, and what the sums need beyond them."""
         rows, cols, depth = self.tile(case)
         a, b = case.layout
-        a_bytes = 2 * padded_elements(rows, depth, k_contiguous=a == "t") * ELEMENT
-        b_bytes = 2 * padded_elements(cols, depth, k_contiguous=b == "n") * ELEMENT
+        places = int(case.stages) * ELEMENT
+        a_bytes = places * padded_elements(rows, depth, k_contiguous=a == "t")
+        b_bytes = places * padded_elements(cols, depth, k_contiguous=b == "n")
         strip = FRAGMENT * (self.warp_tile(case)[1] + CHUNK) * TYPES[case.acc].nbytes
         sums = self.threads(case) // 32 * strip
         return {
-            "two tiles of A": a_bytes,
-            "two tiles of B": b_bytes,
+            f"{case.stages} tiles of A": a_bytes,
+            f"{case.stages} tiles of B": b_bytes,
             "sums, beyond the tiles": max(0, sums - a_bytes - b_bytes),
         }
 
@@ -87,7 +86,7 @@ class WmmaWarptile(TiledStage):
         rows, cols, depth = self.tile(case)
         warp_rows, warp_cols = self.warp_tile(case)
         tiles: Macros = {"BM": rows, "BN": cols, "BK": depth, "WM": warp_rows, "WN": warp_cols}
-        return {**super().macros(case), **wmma_macros(case), **tiles}
+        return {**super().macros(case), **wmma_macros(case), **tiles, "STAGES": int(case.stages)}
 
     def claims(self, case: Case) -> dict[str, int]:
         """Return the products and loads of one step; wmma's loads of bf16 do not become LDSM (NVRTC 13.0)."""

@@ -7,6 +7,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <ptxlab/cp_async.cuh>
 
 namespace ptxlab {
 
@@ -42,6 +43,23 @@ struct TileSource {
         const size_t skip = apart * stride;
 #pragma unroll
         for (int i = 0; i < COUNT; ++i, from += skip) chunks[i] = chunk_from(from, line + i * apart, first);
+    }
+
+    // The same straight into shared memory, from `target` on, `target_apart` elements from one to the next.
+    // Aligned ones may be on their way for a while: the group that they are in must be waited for.
+    template <int COUNT>
+    __device__ __forceinline__ void copy(T* target, int target_apart, int line, int first, int apart) const
+    {
+        const T* from = corner + line * stride + first;
+        const size_t skip = apart * stride;
+#pragma unroll(aligned ? COUNT : 1)
+        for (int i = 0; i < COUNT; ++i, from += skip, target += target_apart) {
+            const bool inside = line + i * apart < lines && first < width;
+            if constexpr (aligned)
+                cp_async_16(static_cast<unsigned>(__cvta_generic_to_shared(target)), from, inside ? 16 : 0);
+            else
+                *reinterpret_cast<uint4*>(target) = chunk_from(from, line + i * apart, first);
+        }
     }
 
 private:

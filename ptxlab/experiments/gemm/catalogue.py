@@ -7,7 +7,7 @@ from typing import Any
 from ptxlab.errors import PtxlabError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case
-from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.experiments.gemm.stage import GemmStage, climbed
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_stage, stage_entries
 from ptxlab.toolchain.arch import parse_arch
@@ -26,9 +26,12 @@ _FIELDS = (
 
 
 def list_record() -> Record:
-    """Return every stage that is found: what it does, its legal types, and what was recorded."""
+    """Return every stage that is found, from the lowest rung up: what it does, its types, its recordings."""
     record = Record()
-    record.result["available"] = [_listed(entry) for entry in stage_entries()]
+    rows = {entry.name: _listed(entry) for entry in stage_entries()}
+    rungs = climbed([find_stage(name) for name, row in rows.items() if row["oldest_arch"]])
+    order = [*(rung.name for rung in rungs), *(name for name, row in rows.items() if not row["oldest_arch"])]
+    record.result["available"] = [rows[name] for name in order]
     return record
 
 
@@ -38,12 +41,13 @@ def _listed(entry: Entry) -> dict[str, Any]:
     try:
         stage = find_stage(entry.name)
         options = stage.options()
+        row["below"] = stage.below
         row["types"] = {name: list(options[name].choices) for name in TYPE_OPTIONS}
         row["oldest_arch"] = f"sm_{stage.oldest}"
         row["recorded"] = recorded(stage)
     except PtxlabError as error:
         row["problem"] = error.message
-    return {"types": {}, "oldest_arch": "", "recorded": []} | row
+    return {"below": "", "types": {}, "oldest_arch": "", "recorded": []} | row
 
 
 def recorded(stage: GemmStage) -> list[dict[str, Any]]:
@@ -64,6 +68,17 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
             stale = recording.is_stale(stage, _case(stage, newest, name), variant)
             rows.append({**variant["result"], "device": newest.device, "date": newest.date, "stale": stale})
     return rows
+
+
+def without_stale(stage: GemmStage, kept: recording.Recording) -> None:
+    """Drop what was recorded with an older kernel or other options: a run at other sizes would leave it."""
+    for name, variant in list(kept.variants.items()):
+        try:
+            stale = recording.is_stale(stage, _case(stage, kept, name), variant)
+        except PtxlabError:  # there is no such point any more
+            stale = True
+        if stale:
+            del kept.variants[name]
 
 
 def _missing(row: dict[str, Any]) -> str:

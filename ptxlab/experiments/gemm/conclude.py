@@ -116,9 +116,36 @@ def conclude(result: dict[str, Any]) -> str:
     explained = {_point(each): each for each in result["explanations"]}
     if result["sweep"]:
         return _swept(result["sweep"])
+    if any(row["gain"] for row in result["stages"]):
+        return _climbed(result["stages"])
     if result["stages"]:
         return " ".join(_measured(row, explained[_point(row)]) for row in result["stages"])
     return " ".join(_predicted(each) for each in explained.values())
+
+
+def _climbed(rows: list[dict[str, Any]]) -> str:
+    """Return for each problem the best rung, and those that gain nothing over the one below."""
+    return " ".join(
+        _best_rung([row for row in rows if row["problem"] == problem])
+        for problem in dict.fromkeys(row["problem"] for row in rows)
+    )
+
+
+def _best_rung(rows: list[dict[str, Any]]) -> str:
+    best = max(rows, key=lambda row: float(row["tflops"]))
+    text = f"{best['problem']}: {best['stage']} is the fastest with {best['tflops']:.1f} TFLOP/s"
+    shares = [
+        f"{best[key]:.1f} % of {of}"
+        for key, of in (
+            ("percent_of_cublas", best["baseline"]),
+            ("percent_of_measured_peak", f"the {best['peak']['ceiling']} ceiling" if best["peak"] else ""),
+        )
+        if best[key] is not None
+    ]
+    flat = [row for row in rows if row["gain"] and row["gain"]["verdict"] != "faster"]
+    told = [f"{row['stage']} ({row['gain']['verdict']}) over {row['gain']['over']}" for row in flat]
+    text += f", {', '.join(shares)}" if shares else ""
+    return f"{text}. " + (f"No gain: {'; '.join(told)}." if told else "Each rung gains over the one below.")
 
 
 def _point(row: dict[str, Any]) -> tuple[str, ...]:
@@ -153,6 +180,8 @@ def _measured(row: dict[str, Any], explained: dict[str, Any]) -> str:
     sentence = f"{row['stage']} reaches {row['tflops']:.1f} TFLOP/s"
     if row["percent_of_cublas"] is not None:
         sentence += f", {row['percent_of_cublas']:.1f} % of {row['baseline']} ({row['verdict']})"
+    if row["percent_of_measured_peak"] is not None:
+        sentence += f", {row['percent_of_measured_peak']:.1f} % of the {row['peak']['ceiling']} ceiling"
     limit = explained["limiter"]
     if limit is None:
         return f"{sentence}."

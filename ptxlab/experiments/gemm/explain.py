@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm.ceiling import recorded_peak
 from ptxlab.experiments.gemm.machine import (
     RESOURCES,
     SHARED_RESERVED,
     Machine,
     Occupancy,
+    Rate,
     Resource,
     occupancy,
 )
@@ -71,12 +73,21 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
 
     An iteration of the innermost loop with tensor operations is one step along k, taken by every warp.
     """
+    kinds = sorted(stage.tile_kinds(case).items(), key=lambda kind: -math.prod(kind[0]))
+    warps, steps, total, parts = stage.threads(case) // 32, stage.steps(case), 0, []
+    for in_loop, (_, tiles) in zip(_mma_of_loops(kernel), kinds, strict=False):
+        total += in_loop * warps * tiles * steps
+        parts.append(f"{in_loop} in the loop x {warps} warps x {tiles} tiles x {steps} steps")
+    return total, f"{' + '.join(parts)} = {total}"
+
+
+def _mma_of_loops(kernel: dict[str, Any]) -> list[int]:
+    """Return the m16n8k16 of each innermost loop that has some, the largest loop first."""
     loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
-    counts = max(loops, key=lambda loop: int(loop["depth"]))["counts"] if loops else {}
-    in_loop = sum(n for opcode, n in counts.items() if opcode.startswith("HMMA.16816."))
-    warps, blocks, steps = stage.threads(case) // 32, stage.tiles(case), stage.steps(case)
-    total = in_loop * warps * blocks * steps
-    return total, f"{in_loop} in the loop x {warps} warps x {blocks} blocks x {steps} steps = {total}"
+    depth = max((int(loop["depth"]) for loop in loops), default=0)
+    counts = [loop["counts"] for loop in loops if int(loop["depth"]) == depth]
+    in_loops = (sum(n for op, n in each.items() if op.startswith("HMMA.16816.")) for each in counts)
+    return sorted(in_loops, reverse=True)
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:
@@ -167,7 +178,7 @@ def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any
     for key, amount in stage.demands(case).items():
         resource = RESOURCES.get(key, Resource(key, ""))
         told: dict[str, Any] = dict.fromkeys(("per_second", "milliseconds", "tflops", "at_mhz", "source"))
-        if rate := machine.rates.get(key):
+        if rate := _rate(stage, case, machine, key):
             seconds = amount / rate.per_second
             told |= vars(rate) | {"milliseconds": 1e3 * seconds, "tflops": flop / seconds / 1e12}
         rows.append(
@@ -181,6 +192,17 @@ def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any
             }
         )
     return sorted(rows, key=lambda row: -(row["milliseconds"] or 0.0))
+
+
+def _rate(stage: GemmStage, case: Case, machine: Machine, key: str) -> Rate | None:
+    """Return how much of a resource the GPU offers: where the stage's ceiling was recorded on it, that."""
+    measured = None
+    if key == "tensor f32":  # the ceilings sum in float32
+        measured = recorded_peak(stage.ceiling, case.dtype, machine.name)
+    if measured is None:
+        return machine.rates.get(key)
+    source = f"ceiling {stage.ceiling}, measured on an {measured['device']}, {measured['date']}"
+    return Rate(1e12 * measured["tflops"], source, round(measured["sm_mhz"]))
 
 
 def _limiter(

@@ -17,6 +17,7 @@ FILE = "gemm-history.jsonl"
 KEPT = (
     *("stage", "problem", "m", "n", "k", "dtype", "acc", "out", "layout", "alpha", "beta", "options"),
     *("init", "l2", "milliseconds", "tflops", "percent_of_cublas", "baseline", "verdict", "verified"),
+    "percent_of_measured_peak",
     *("noise_floor_percent", "clock_mhz", "power_w", "samples", "throttled_samples"),
 )
 """What of a row a line keeps."""

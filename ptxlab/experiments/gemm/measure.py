@@ -1,8 +1,8 @@
-"""Runs a stage on the device: fills, times against cuBLAS, checks every element, reads the result."""
+"""Runs points of stages on the device: fills, times all sides in turn, checks every element."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from ptxlab.bench import stats
 from ptxlab.device.client import Worker
 from ptxlab.device.job import (
+    LT,
+    TORCH,
     Argument,
     CublasGemm,
     DeviceInfo,
@@ -18,40 +20,45 @@ from ptxlab.device.job import (
     JobResult,
     Launch,
     MapArgument,
+    Report,
     Samples,
     Step,
     Timing,
 )
 from ptxlab.errors import MissingError
 from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm.ceiling import Loop
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.problem import TYPES, Problem
 from ptxlab.experiments.gemm.reference import Comparison, Element
 from ptxlab.experiments.gemm.stage import MODULE, GemmStage
 from ptxlab.experiments.gemm.wrong import shape_of_wrong
-from ptxlab.toolchain.build import Build
 
 Call = Launch | CublasGemm
 
 TIMING = "gemm"
-BASELINE, ITSELF = "cublas", "self"
+ITSELF = "self"
+LIBRARIES = {"cublas": LT, "torch": TORCH}
+"""The sides that are the baseline, and which library each is; the faster one counts."""
 
 SLOWEST_FLOP_PER_SECOND = 1e12
 """What any stage is expected to reach; a time limit is made of it, no estimate."""
 
+SIDE_SECONDS = 3.0
+"""Of a side for what does not grow with the problem: graphs, the choice of an algorithm, short samples."""
+
 MOST_COPIES = 1000
 """Of the matrices of a cold run: a graph must hold a call for each."""
 
-NO_PEAK = "no tensor peak has been measured on this card"
 FIRST_FEW = 8  # wrong elements that are shown
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a stage is timed.
+    """How stages are timed.
 
     Attributes:
-        versus: "cublas", "self" (the stage once more: whatever differs is noise), or "none".
+        versus: "cublas", "self" (the first stage once more: whatever differs is noise), or "none".
         cold: take copies of the matrices in turn, so that none lies in the L2 when its turn comes.
         warmup_ms: how long all sides run before the first sample.
         samples: of each side; 0 leaves timing out, and each side is called once.
@@ -59,7 +66,7 @@ class Method:
 
     """
 
-    versus: str = BASELINE
+    versus: str = "cublas"
     cold: bool = True
     warmup_ms: float = 3000.0
     samples: int = 20
@@ -71,20 +78,39 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Points of a stage that all solve one problem, timed in one run, with the library beside them."""
+class Entrant:
+    """A point of a stage, compiled: its SASS is what the stage claims."""
 
     stage: GemmStage
-    cases: tuple[Case, ...]
+    case: Case
+    cubin: bytes
+
+    @property
+    def module(self) -> str:
+        """Its cubin's name in a job."""
+        return f"{MODULE} {self.stage.name}"
+
+    def launch(self, result: str) -> Launch:
+        """Return the launch that writes the result matrix of that name."""
+        launch = self.stage.launch(self.case)
+        return replace(launch, module=self.module, arguments=_written_to(result, launch.arguments))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Points that all solve one problem, timed in one run, with libraries and ceilings beside them."""
+
+    entrants: tuple[Entrant, ...]
     check: Check
     method: Method
+    loops: tuple[Loop, ...] = ()
 
     @property
     def results(self) -> dict[str, str]:
-        """What is timed: the name of each side, and of the buffer that it writes."""
-        stages = {f"stage {i}": f"c.{i}" if i else "c" for i in range(len(self.cases))}
-        beside = {BASELINE: {BASELINE: "c.cublas"}, ITSELF: {ITSELF: "c.self"}}
-        return stages | beside.get(self.method.versus, {})
+        """What multiplies the matrices: the name of each side, and of the buffer that it writes."""
+        stages = {side(i): f"c.{i}" if i else "c" for i in range(len(self.entrants))}
+        beside = {"cublas": LIBRARIES, ITSELF: (ITSELF,)}.get(self.method.versus, ())
+        return stages | {name: f"c.{name}" for name in beside}
 
     def found(self, result: JobResult, side: str) -> Comparison:
         """Return what the check found in what a side wrote."""
@@ -95,9 +121,12 @@ class Trial:
         """How long the job may take on a slow card, beyond the user's own limit."""
         once = self.check.problem.flop / SLOWEST_FLOP_PER_SECOND
         calls = 2 * self.method.samples + 3
-        return self.method.warmup_ms / 1000 + len(self.results) * (self.check.seconds + calls * once)
+        sides = len(self.results) * (self.check.seconds + calls * once)
+        if self.method.samples:
+            sides += (len(self.results) + len(self.loops)) * SIDE_SECONDS
+        return self.method.warmup_ms / 1000 + sides
 
-    def job(self, build: Build, l2_bytes: int) -> Job:
+    def job(self, l2_bytes: int) -> Job:
         """Return the job: fill the operands, time the sides, check what each wrote last.
 
         The check comes last, so that a stage that is right only the first time, such as one that adds
@@ -106,22 +135,33 @@ class Trial:
         calls = self._calls()
         buffers = self.check.inputs()
         checks: tuple[Step, ...] = ()
-        for side, result in self.results.items():
+        for name, result in self.results.items():
             buffers += self.check.outputs(result)
-            checks += self._once_more(calls[side], result) + self.check.compares(result)
+            checks += self._once_more(calls[name], result) + self.check.compares(result)
         copies = self.method.copies(self.check.problem.nbytes, l2_bytes)
         rotated = ("a", "b", *self.results.values())
+        buffers = tuple(replace(each, copies=copies) if each.name in rotated else each for each in buffers)
+        stages = {each.module: each.cubin for each in self.entrants}
+        ceilings = {loop.side: loop.cubin for loop in self.loops}
         return Job(
-            {MODULE: build.cubin, **self.check.modules(self.cases[0].arch)},
-            tuple(replace(each, copies=copies) if each.name in rotated else each for each in buffers),
+            stages | ceilings | self.check.modules(self.entrants[0].case.arch),
+            (*buffers, *(buffer for loop in self.loops for buffer in loop.buffers())),
             (*self.check.fills(), *self._timing(calls, copies), *checks),
         )
 
+    def rehearsal(self, entrant: Entrant) -> Job:
+        """Return the job that launches one of the points once, to see whether the device survives it."""
+        outputs = self.check.outputs("c")
+        steps = (*self.check.fills(), *self.check.refills("c"), entrant.launch("c"))
+        modules = {entrant.module: entrant.cubin, **self.check.modules(entrant.case.arch)}
+        return Job(modules, self.check.inputs() + outputs[:1], steps)
+
     def _timing(self, calls: dict[str, Call], copies: int) -> tuple[Step, ...]:
         """Return the timing, or one call of each side where no time is asked for."""
-        sides = tuple(calls.items())[:: -1 if self.method.backwards else 1]
         if not self.method.samples:
-            return tuple(call for _, call in sides)
+            return tuple(calls.values())
+        sides = (*calls.items(), *((loop.side, loop.launch()) for loop in self.loops))
+        sides = sides[:: -1 if self.method.backwards else 1]
         return (Timing(TIMING, sides, self.method.samples, self.method.warmup_ms, copies),)
 
     def _once_more(self, call: Call, result: str) -> tuple[Step, ...]:
@@ -131,17 +171,25 @@ class Trial:
 
     def _calls(self) -> dict[str, Call]:
         """Return one call of each side."""
-        p, cases = self.check.problem, (*self.cases, self.cases[0])  # the last one: the stage once more
-        launches = {side: self.stage.launch(case) for side, case in zip(self.results, cases, strict=False)}
+        p, entrants = self.check.problem, (*self.entrants, self.entrants[0])  # the first one once more
+        launched = [name for name in self.results if name not in LIBRARIES]
         calls: dict[str, Call] = {
-            side: replace(each, arguments=_written_to(self.results[side], each.arguments))
-            for side, each in launches.items()
+            name: each.launch(self.results[name]) for name, each in zip(launched, entrants, strict=False)
         }
-        if BASELINE in self.results:
-            buffers = ("a", "b", self.results[BASELINE])
-            types = (p.dtype, p.acc, p.out, p.layout)
-            calls[BASELINE] = CublasGemm(p.m, p.n, p.k, *types, *buffers, alpha=p.alpha, beta=p.beta)
-        return calls
+        types = (p.dtype, p.acc, p.out, p.layout)
+        for name in self.results.keys() & LIBRARIES.keys():
+            calls[name] = CublasGemm(
+                *(p.m, p.n, p.k, *types, "a", "b", self.results[name]),
+                alpha=p.alpha,
+                beta=p.beta,
+                library=LIBRARIES[name],
+            )
+        return {name: calls[name] for name in self.results}
+
+
+def side(index: int) -> str:
+    """Return the name of a stage's side."""
+    return f"stage {index}"
 
 
 def _written_to(result: str, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
@@ -155,7 +203,7 @@ def _written_to(result: str, arguments: tuple[Argument, ...]) -> tuple[Argument,
     return tuple(map(renamed, arguments))
 
 
-def measure(trial: Trial, build: Build, worker: Worker, device: DeviceInfo) -> JobResult:
+def measure(trial: Trial, worker: Worker, device: DeviceInfo, report: Report = lambda _: None) -> JobResult:
     """Run the trial.
 
     Raises:
@@ -163,7 +211,7 @@ def measure(trial: Trial, build: Build, worker: Worker, device: DeviceInfo) -> J
         DeviceError: the device timed out or faulted.
 
     """
-    job = trial.job(build, device.l2_bytes)
+    job = trial.job(device.l2_bytes)
     needed = sum(buffer.nbytes * buffer.copies for buffer in job.buffers)
     if needed > device.memory_bytes:
         raise MissingError(
@@ -171,39 +219,61 @@ def measure(trial: Trial, build: Build, worker: Worker, device: DeviceInfo) -> J
             f"{device.name} has {device.memory_bytes / 2**30:.1f} GiB",
             "choose smaller -m, -n or -k",
         )
-    return worker.run(job, timeout=worker.timeout + trial.seconds)
+    return worker.run(job, timeout=worker.timeout + trial.seconds, report=report)
 
 
 def rows(trial: Trial, result: JobResult, device: DeviceInfo) -> list[dict[str, Any]]:
     """Return the entries of ``result.stages`` for a trial that ran. Times are milliseconds a call."""
     copies = trial.method.copies(trial.check.problem.nbytes, device.l2_bytes)
-    return [_row(trial, i, result, copies) for i in range(len(trial.cases))]
+    peaks = {row["ceiling"]: row for row in ceilings(trial, result)}
+    return [_row(trial, i, result, copies, peaks) for i in range(len(trial.entrants))]
 
 
-def _row(trial: Trial, index: int, result: JobResult, copies: int) -> dict[str, Any]:
-    problem, side = trial.check.problem, f"stage {index}"
+def ceilings(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
+    """Return what the ceilings reached in the same run."""
     timings = result.timings.get(TIMING, {})
-    memory_rate = _memory_rate(problem, timings[side]) if timings else None
-    return {
-        "stage": trial.stage.name,
+    return [loop.read(result, timings[loop.side]) for loop in trial.loops if loop.side in timings]
+
+
+def _row(
+    trial: Trial, index: int, result: JobResult, copies: int, peaks: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    problem, entrant = trial.check.problem, trial.entrants[index]
+    timings = result.timings.get(TIMING, {})
+    own = timings.get(side(index))
+    libraries = _libraries(trial, result)
+    row = {
+        "stage": entrant.stage.name,
         "problem": str(problem),
         **asdict(problem),
-        "options": trial.stage.own_options(trial.cases[index]),
+        "options": entrant.stage.own_options(entrant.case),
         "init": trial.check.init,
         "seed": trial.check.seed,
-        **(_times(timings[side], problem) if timings else UNTIMED),
+        **(_times(own, problem) if own else UNTIMED),
         "l2": "cold" if trial.method.cold else "hot",
         "copies": copies,
-        "bytes_per_second": memory_rate,
-        **_against(timings, side, trial.method.versus),
+        "bytes_per_second": _memory_rate(problem, own) if own else None,
+        **_against(trial, result, index, libraries),
+        "gain": None,
         "repeats": None,
-        "percent_of_measured_peak": None,
-        "peak_note": NO_PEAK,
-        **_verification(trial, result, side),
-        "wrong_shape": shape_of_wrong(trial.stage, trial.cases[index], trial.found(result, side)),
+        **_verification(trial, result, side(index)),
+        "wrong_shape": shape_of_wrong(entrant.stage, entrant.case, trial.found(result, side(index))),
         "infinite_inputs": trial.check.infinite_inputs(result),
-        "cublas": _library(trial, result),
+        "cublas": libraries[0] if libraries else None,
+        "libraries": libraries,
     }
+    return row | _of_peak(row["tflops"], entrant.stage, peaks)
+
+
+def _of_peak(tflops: float | None, stage: GemmStage, peaks: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return how much of the ceiling of its instruction a stage reached, or why that is not known."""
+    peak = peaks.get(stage.ceiling)
+    if tflops is None or peak is None:
+        told = f"no ceiling '{stage.ceiling}' has run on this device" if stage.ceiling else "it names none"
+        note = "not timed" if tflops is None else told
+        return {"percent_of_measured_peak": None, "peak": None, "peak_note": note}
+    percent = 100 * tflops / peak["tflops"]
+    return {"percent_of_measured_peak": percent, "peak": peak, "peak_note": ""}
 
 
 def _memory_rate(problem: Problem, samples: Samples) -> float:
@@ -237,31 +307,40 @@ def _middle(values: Sequence[float]) -> float | None:
     return float(np.median(values)) if values else None
 
 
-def _against(timings: Mapping[str, Samples], side: str, versus: str) -> dict[str, Any]:
-    """Return how the stage's time compares with the library's, or with its own of the same run."""
-    other = timings.get(versus)
-    if other is None or not other.milliseconds:
-        note = other.note if other else "not asked for (--vs cublas)"
+def _against(trial: Trial, result: JobResult, index: int, libraries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how the stage's time compares with the faster library's, or with its own of the same run."""
+    timings = result.timings.get(TIMING, {})
+    other = libraries[0]["side"] if libraries else ITSELF if index == 0 and ITSELF in timings else ""
+    if not other:
+        notes = [timings[name].note for name in LIBRARIES if name in timings]
+        notes += ["the first point alone is timed once more"] if ITSELF in timings else []
         missing = ("percent_of_cublas", "percent_of_itself", "baseline", "verdict", "noise_floor_percent")
-        return dict.fromkeys(missing) | {"baseline_note": note}
-    compared = stats.compare(timings[side].milliseconds, other.milliseconds)
+        return dict.fromkeys(missing) | {"baseline_note": "; ".join(notes) or "not asked for (--vs cublas)"}
+    compared = stats.compare(timings[side(index)].milliseconds, timings[other].milliseconds)
     return {
-        "percent_of_cublas": 100 / compared.ratio if versus == BASELINE else None,
-        "percent_of_itself": 100 / compared.ratio if versus == ITSELF else None,
-        "baseline": other.baseline or "itself, timed once more",
+        "percent_of_cublas": None if other == ITSELF else 100 / compared.ratio,
+        "percent_of_itself": 100 / compared.ratio if other == ITSELF else None,
+        "baseline": timings[other].baseline or f"{trial.entrants[0].stage.name}, timed once more",
         "baseline_note": "",
         "verdict": compared.verdict,
         "noise_floor_percent": 100 * compared.noise_floor,
     }
 
 
-def _library(trial: Trial, result: JobResult) -> dict[str, Any] | None:
-    """Return the library's own time and correctness: a comparison needs both sides to do the same."""
-    library = result.timings.get(TIMING, {}).get(BASELINE)
-    if library is None or not library.milliseconds:
-        return None
-    times = _times(library, trial.check.problem)
-    return {"name": library.baseline, **times, **_verification(trial, result, BASELINE)}
+def _libraries(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
+    """Return each library's own time and correctness, the fastest first: both sides must do the same."""
+    timings = result.timings.get(TIMING, {})
+    ran = {name: timings[name] for name in LIBRARIES if name in timings and timings[name].milliseconds}
+    found = [
+        {
+            "name": samples.baseline,
+            "side": name,
+            **_times(samples, trial.check.problem),
+            **_verification(trial, result, name),
+        }
+        for name, samples in ran.items()
+    ]
+    return sorted(found, key=lambda each: float(each["milliseconds"]["median"]))
 
 
 def _verification(trial: Trial, result: JobResult, side: str) -> dict[str, Any]:

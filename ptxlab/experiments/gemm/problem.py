@@ -41,11 +41,12 @@ class DataType:
 
     def rounded(self, values: Logical) -> Logical:
         """Return the nearest numbers of the type (ties to even; what is too large becomes infinite)."""
-        finite = np.isfinite(values)
-        spacing = self.spacing(np.where(finite, values, 0.0))
-        nearest = np.rint(np.where(finite, values, 0.0) / spacing) * spacing
-        nearest = np.where(np.abs(nearest) > self.largest, np.copysign(np.inf, nearest), nearest)
-        return np.where(finite, nearest, values)
+        within = np.abs(values) < 2 * self.largest  # of what is larger, float64 cannot hold the nearest
+        spacing = self.spacing(np.where(within, values, 0.0))
+        nearest = np.rint(np.where(within, values, 0.0) / spacing) * spacing
+        too_large = np.abs(np.where(within, nearest, values)) > self.largest
+        nearest = np.where(too_large, np.copysign(np.inf, values), nearest)
+        return np.where(np.isnan(values), values, nearest)
 
 
 TYPES = {

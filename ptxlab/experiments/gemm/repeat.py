@@ -45,4 +45,7 @@ def order_note(row: dict[str, Any]) -> str:
     if effect is None or abs(effect) < ORDER_EFFECT_PERCENT:
         return ""
     changed = f"{abs(effect):.1f} % {'more' if effect > 0 else 'less'} time"
-    return f"{row['stage']} {row['problem']} takes {changed} when the sides run in the opposite order: warm up longer (--warmup)"
+    return (
+        f"{row['stage']} {row['problem']} takes {changed} when the sides run in the opposite order: "
+        "warm up longer (--warmup)"
+    )

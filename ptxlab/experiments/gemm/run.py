@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ptxlab.device.client import Worker
-from ptxlab.device.job import DeviceInfo
-from ptxlab.errors import MissingError, PtxlabError
+from ptxlab.device.job import DeviceInfo, Report
+from ptxlab.errors import DeviceError, MissingError, PtxlabError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Value, blamed
-from ptxlab.experiments.gemm import history
-from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm import ceiling, history
+from ptxlab.experiments.gemm.catalogue import recorded, without_stale
+from ptxlab.experiments.gemm.ceiling import Loop
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.conclude import conclude, error_explained, hot_note, notes, verification
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
+from ptxlab.experiments.gemm.ladder import gains
+from ptxlab.experiments.gemm.live import Show, reporting
 from ptxlab.experiments.gemm.machine import Machine, machine
-from ptxlab.experiments.gemm.measure import Method, Trial, measure, rows
+from ptxlab.experiments.gemm.measure import Entrant, Method, Trial, ceilings, measure, rows
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.repeat import FORWARD, REVERSED, order_note, order_of, repeated
-from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
+from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage, climbed
 from ptxlab.experiments.gemm.sweep import extended, grouped, points
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab, silicon
-from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.experiments.unit import kernel_name, unit_builder
 from ptxlab.toolchain.arch import parse_arch
 from ptxlab.toolchain.build import Build
 
-Progress = Callable[[str, int, int], None]
+Point = tuple[GemmStage, Case]
 
 
 @dataclass(frozen=True)
@@ -72,20 +75,30 @@ class Request:
     timeout: float = 20.0
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """Points of a stage, all of one problem, that are ready to run: those whose SASS is what is claimed."""
+@dataclass
+class Run:
+    """A run under way: what was asked for, where it runs, what is shown meanwhile, and what came out."""
 
-    stage: GemmStage
-    cases: tuple[Case, ...]
-    build: Build
+    request: Request
+    lab: Lab
+    show: Show
+    record: Record
+    stages: dict[str, GemmStage] = field(default_factory=dict)
+    refused: list[PtxlabError] = field(default_factory=list)
+    failed: list[PtxlabError] = field(default_factory=list)
+
+    def skip(self, case: str, error: PtxlabError, problems: list[PtxlabError]) -> None:
+        """Note that something was left out."""
+        self.record.skip(case, error.message)
+        problems.append(error)
 
 
-def run_gemm(request: Request, progress: Progress) -> Record:
+def run_gemm(request: Request, show: Show) -> Record:
     """Explain the stages and, where there is a device, run, check and time them.
 
-    On the ladder a stage that fails does not keep the others from running; the first failure is
-    raised at the end. One that cannot take the problem, or is not for this chip, is skipped.
+    All stages that solve one problem are timed in one run, so that their ratios are real. On the ladder a
+    stage that fails does not keep the others from running; the first failure is raised at the end. One that
+    cannot take the problem, or is not for this chip, is skipped.
 
     Raises:
         UsageError: an unknown stage, or a problem that no stage takes.
@@ -100,9 +113,11 @@ def run_gemm(request: Request, progress: Progress) -> Record:
     arch = parse_arch(request.arch) if request.arch else None
     backend = "model" if request.explain_only else "auto"
     with open_lab(backend, arch, request.device, request.timeout) as lab:
-        record = _started(request, lab)
-        problems = _run_stages(names, request, lab, record, progress)
+        run = Run(request, lab, show, _started(request, lab))
+        _run_stages(names, run)
+    record = run.record
     record.result["conclusion"] = conclude(record.result)
+    problems = run.failed or (run.refused if len(run.refused) == len(names) else [])
     if not lab.worker and not request.explain_only:
         why = f"not run: {lab.why_no_device}"
         hint = "run it on a machine with an NVIDIA GPU; --explain asks for the explanation alone"
@@ -113,34 +128,71 @@ def run_gemm(request: Request, progress: Progress) -> Record:
     return record
 
 
-def _run_stages(
-    names: list[str], request: Request, lab: Lab, record: Record, progress: Progress
-) -> list[PtxlabError]:
-    """Do each stage, and return what is to be raised."""
-    refused: list[PtxlabError] = []
-    failed: list[PtxlabError] = []
-    for index, name in enumerate(names):
-        problems = refused
+def _run_stages(names: list[str], run: Run) -> None:
+    """Do each problem with all the stages that solve it."""
+    groups = grouped(_points(names, run))
+    for index, points_of_one in enumerate(groups):
+        problem = Problem.of(points_of_one[0][1])
+        entrants = _compiled(points_of_one, run)
+        if not run.lab.worker or not run.lab.device or not entrants:
+            continue
         try:
-            stage = find_stage(name)
+            _measure(problem, entrants, run, index / len(groups), 1 / len(groups))
+        except PtxlabError as error:  # after a fault the next problem gets a fresh worker
+            run.skip(", ".join(dict.fromkeys(each.stage.name for each in entrants)), error, run.failed)
+
+
+def _points(names: list[str], run: Run) -> list[Point]:
+    """Return every point of every stage that was asked for, from the lowest rung up."""
+    request, found = run.request, []
+    for name in names:
+        try:
+            run.stages[name] = find_stage(name)
+        except PtxlabError as error:
+            run.skip(name, error, run.refused)
+    for stage in climbed(list(run.stages.values())):
+        problems = run.refused
+        try:
             with blamed(stage.file):
-                groups = grouped(
-                    points(stage, lab.arch, record, request.options, request.settings, request.sweeps)
+                cases = points(
+                    *(stage, run.lab.arch, run.record),
+                    *(request.options, request.settings, request.sweeps),
                 )
-                problems = failed
-                if not lab.worker and not request.explain_only:
-                    record.result["recorded"] += recorded(stage)
-                for done, cases in enumerate(groups):
-                    progress(
-                        f"{name} {Problem.of(cases[0]).shape}",
-                        index * len(groups) + done,
-                        len(names) * len(groups),
-                    )
-                    _run_group(stage, cases, request, lab, record)
-        except PtxlabError as error:  # after a fault the next stage gets a fresh worker
-            record.skip(name, error.message)
-            problems.append(error)
-    return failed or (refused if len(refused) == len(names) else [])
+                found += [(stage, case) for case in cases]
+                problems = run.failed
+                if not run.lab.worker and not request.explain_only:
+                    run.record.result["recorded"] += recorded(stage)
+        except PtxlabError as error:
+            run.skip(stage.name, error, problems)
+    return found
+
+
+def _compiled(found: list[Point], run: Run) -> list[Entrant]:
+    """Explain points that solve one problem, and return those whose SASS is what is claimed."""
+    entrants: list[Entrant] = []
+    stages = dict.fromkeys(stage for stage, _ in found)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        under_way = [(stage, *_submitted(pool, stage, found)) for stage in stages]
+        for done, (stage, cases, build) in enumerate(under_way):
+            run.show(f"compiling {stage.name}", done, len(stages))
+            try:
+                with blamed(stage.file):
+                    entrants += _explain(stage, cases, build, run)
+            except PtxlabError as error:
+                run.skip(stage.name, error, run.failed)
+    return entrants
+
+
+def _submitted(pool: Executor, stage: GemmStage, found: list[Point]) -> tuple[list[Case], Future[Build]]:
+    """Have the points of a stage compiled beside those of others; what goes wrong shows in the future."""
+    cases = [case for each, case in found if each is stage]
+    try:
+        with blamed(stage.file):
+            return cases, pool.submit(unit_builder(stage, cases, cases[0].arch))
+    except PtxlabError as error:
+        failed: Future[Build] = Future()
+        failed.set_exception(error)
+        return cases, failed
 
 
 def _started(request: Request, lab: Lab) -> Record:
@@ -151,8 +203,10 @@ def _started(request: Request, lab: Lab) -> Record:
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     record.result |= {
         "stages": [],
+        "ceilings": [],
         "explanations": [],
         "recorded": [],
+        "recordings": [],
         "sweep": None,
         "errors": [],
         "notes": [],
@@ -161,28 +215,21 @@ def _started(request: Request, lab: Lab) -> Record:
     return record
 
 
-def _run_group(stage: GemmStage, cases: list[Case], request: Request, lab: Lab, record: Record) -> None:
-    """Explain points of a stage that solve one problem; run them where there is a device."""
-    compiled = _explain(stage, cases, lab, record)
-    if lab.worker and lab.device and compiled.cases:
-        _measure(compiled, request, lab.worker, lab.device, record)
-
-
-def _explain(stage: GemmStage, cases: list[Case], lab: Lab, record: Record) -> Compiled:
-    """Compile, hold the SASS of each point against the claims, and add the explanations.
+def _explain(stage: GemmStage, cases: list[Case], build: Future[Build], run: Run) -> list[Entrant]:
+    """Await the compiler, hold the SASS of each point against the claims, and add the explanations.
 
     Raises:
         MissingError: there is no compiler; the explanation is there, without the occupancy.
 
     """
-    gpu = _machine(lab.device) if lab.device else machine(lab.arch)
+    gpu = _machine(run.lab.device) if run.lab.device else machine(run.lab.arch)
     try:
-        build = build_unit(stage, cases, cases[0].arch)
+        built = build.result()
     except MissingError:
-        record.result["explanations"] += [explain(stage, case, gpu, None) for case in cases]
+        run.record.result["explanations"] += [explain(stage, case, gpu, None) for case in cases]
         raise
-    sound = [case for case in cases if _explain_point(stage, case, gpu, build, record)]
-    return Compiled(stage, tuple(sound), build)
+    sound = [case for case in cases if _explain_point(stage, case, gpu, built, run.record)]
+    return [Entrant(stage, case, built.cubin) for case in sound]
 
 
 def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Build, record: Record) -> bool:
@@ -205,48 +252,108 @@ def _machine(device: DeviceInfo) -> Machine | None:
     return machine(device.arch, device.name, device.multiprocessors)
 
 
-def _measure(
-    compiled: Compiled, request: Request, worker: Worker, device: DeviceInfo, record: Record
-) -> None:
-    """Run points of a stage, and add their rows and checks."""
-    check = Check(Problem.of(compiled.cases[0]), request.init, request.seed)
-    trial = Trial(compiled.stage, compiled.cases, check, request.method)
-    result = measure(trial, compiled.build, worker, device)
+def _measure(problem: Problem, entrants: list[Entrant], run: Run, start: float, share: float) -> None:
+    """Run points that solve one problem, and add their rows and checks."""
+    request, worker, device, record = run.request, run.lab.worker, run.lab.device, run.record
+    if worker is None or device is None:
+        return
+    check = Check(problem, request.init, request.seed)
+    trial = Trial(
+        tuple(entrants), check, request.method, _loops(problem, run) if request.method.samples else ()
+    )
+    trial = _survivors(trial, run)
+    report = reporting(trial, run.show, start, share)
+    result = measure(trial, worker, device, report)
     measured = rows(trial, result, device)
+    for row, gain in zip(measured, gains(trial, result, run.stages), strict=True):
+        row["gain"] = gain
     if request.repeat > 1 and request.method.samples:
-        _repeat(trial, compiled.build, measured, request, worker, device)
+        _repeat(trial, measured, run, report)
     record.result["stages"] += measured
+    record.result["ceilings"] += [{"problem": str(problem), **row} for row in ceilings(trial, result)]
     lost = history.keep(measured, device)
     record.result["notes"] += [lost] if lost else []
     if request.sweeps:
         record.result["sweep"] = extended(record.result["sweep"], request.sweeps, trial, measured, result)
-    for case, row in zip(compiled.cases, measured, strict=True):
-        _check(row, record)
-        rates = gpu.rates if (gpu := _machine(device)) else {}
+    _conclude_rows(measured, run)
+    if request.keep:
+        _keep(trial, measured, ceilings(trial, result), run)
+
+
+def _loops(problem: Problem, run: Run) -> tuple[Loop, ...]:
+    """Return the ceilings that this device has for the problem's types; those that it has not are skipped."""
+    if run.lab.device is None:
+        return ()
+    ready, missing = ceiling.loops(problem.dtype, run.lab.device)
+    for case, reason in missing:
+        if not any(each["case"] == case for each in run.record.skipped):
+            run.record.skip(case, reason)
+    return tuple(ready)
+
+
+def _survivors(trial: Trial, run: Run) -> Trial:
+    """Return the trial without points that the device does not survive; one alone is not tried before."""
+    if run.lab.worker is None or len(trial.entrants) == 1:
+        return trial
+    alive: list[Entrant] = []
+    for entrant in trial.entrants:
+        run.show(f"trying {entrant.stage.name}", 0, 1)
+        try:
+            run.lab.worker.run(trial.rehearsal(entrant), timeout=run.lab.worker.timeout + trial.check.seconds)
+            alive.append(entrant)
+        except DeviceError as error:
+            run.skip(entrant.stage.name, error, run.failed)
+    if not alive:
+        raise run.failed.pop()
+    return replace(trial, entrants=tuple(alive))
+
+
+def _conclude_rows(measured: list[dict[str, Any]], run: Run) -> None:
+    """Add what is to be said of each row."""
+    gpu = _machine(run.lab.device) if run.lab.device else None
+    rates = gpu.rates if gpu else {}
+    for row in measured:
+        _check(row, run.record)
         note = hot_note(row, rates["memory"].per_second if "memory" in rates else None)
-        record.result["notes"] += [each for each in (note, order_note(row)) if each]
-        if request.explain_error and (told := error_explained(row)):
-            record.result["errors"].append(told)
-        if request.keep and row["verified"] and row["milliseconds"]:
-            kept = recording.start(compiled.stage, device.name, silicon(device))
-            kept.add(compiled.stage, case, {}, row)
-            record.result["recording"] = str(recording.save(compiled.stage, kept))
+        run.record.result["notes"] += [each for each in (note, order_note(row)) if each]
+        if run.request.explain_error and (told := error_explained(row)):
+            run.record.result["errors"].append(told)
+    for library in measured[0]["libraries"] if measured else ():
+        if library["wrong"]:
+            run.record.result["notes"].append(
+                f"{library['name']} is outside the bound in {library['wrong']} elements: it may "
+                "accumulate in another order or type"
+            )
 
 
-def _repeat(
-    trial: Trial,
-    build: Build,
-    measured: list[dict[str, Any]],
-    request: Request,
-    worker: Worker,
-    device: DeviceInfo,
-) -> None:
+def _keep(trial: Trial, measured: list[dict[str, Any]], peaks: list[dict[str, Any]], run: Run) -> None:
+    """Write the rows that are right, and the ceilings, as recordings beside their kernels."""
+    device = run.lab.device
+    pairs = zip(trial.entrants, measured, strict=True)
+    right = [(entrant, row) for entrant, row in pairs if row["verified"] and row["milliseconds"]]
+    if device is None or not right:
+        return
+    for entrant, row in right:
+        kept = recording.start(entrant.stage, device.name, silicon(device))
+        without_stale(entrant.stage, kept)
+        kept.add(entrant.stage, entrant.case, {}, row)
+        path = str(recording.save(entrant.stage, kept))
+        if path not in run.record.result["recordings"]:
+            run.record.result["recordings"].append(path)
+    for loop, row in zip(trial.loops, peaks, strict=True):
+        ceiling.keep(loop, row, silicon(device))
+
+
+def _repeat(trial: Trial, measured: list[dict[str, Any]], run: Run, report: Report) -> None:
     """Measure again as often as asked for, and put what the runs say together into each row of the first."""
+    request, worker, device = run.request, run.lab.worker, run.lab.device
+    if worker is None or device is None:
+        return
     runs = [[(FORWARD, row)] for row in measured]
     for index in range(1, request.repeat):
         order = order_of(index, request.order)
         again = replace(trial, method=replace(trial.method, backwards=order == REVERSED))
-        for kept, row in zip(runs, rows(again, measure(again, build, worker, device), device), strict=True):
+        for kept, row in zip(runs, rows(again, measure(again, worker, device, report), device), strict=True):
             kept.append((order, row))
     for row, kept in zip(measured, runs, strict=True):
         row["repeats"] = repeated(kept)
@@ -254,13 +361,7 @@ def _repeat(
 
 
 def _check(measured: dict[str, Any], record: Record) -> None:
-    """Add the check of a stage's result; say it when the library's own result is not proven."""
+    """Add the check of a stage's result."""
     own = " ".join(f"{name}={value}" for name, value in measured["options"].items())
     name = " ".join(filter(None, (measured["stage"], own))) + ": every element verified"
     record.check(name, ok=measured["verified"], detail=verification(measured))
-    library = measured["cublas"]
-    if library and library["wrong"]:
-        record.result["notes"].append(
-            f"{library['name']} is outside the bound in {library['wrong']} elements: it may "
-            "accumulate in another order or type"
-        )

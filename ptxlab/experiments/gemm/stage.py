@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import ClassVar
 
@@ -53,6 +52,12 @@ class GemmStage(Experiment):
 
     oldest: ClassVar[int] = 80
     """The first architecture that the stage, and the error bound of its check, are made for."""
+
+    below: ClassVar[str] = ""
+    """The rung of the ladder that this one improves on: the name of a stage, or "" for the lowest."""
+
+    ceiling: ClassVar[str] = ""
+    """Which ceiling (kernels/ceiling/<name>/) says what its instruction can reach at most, or ""."""
 
     reasons: ClassVar[Mapping[str, str]] = {}
     """Why a resource (a key of demands()) limits this stage, in words."""
@@ -166,13 +171,19 @@ class GemmStage(Experiment):
         rows, cols, _ = self.tile(case)
         return -(-int(case.m) // rows) * -(-int(case.n) // cols)
 
+    def tile_kinds(self, case: Case) -> dict[tuple[int, int], int]:
+        """Return how many tiles of each size there are; for each the kernel has a loop of its own."""
+        rows, cols, _ = self.tile(case)
+        return {(rows, cols): self.tiles(case)}
+
     def steps(self, case: Case) -> int:
         """Return how many steps a block takes along k."""
         return -(-int(case.k) // self.tile(case)[2])
 
     def mma_count(self, case: Case) -> int:
         """Return how many m16n8k16 instructions run in all, counted per warp: mnk/2048 for whole tiles."""
-        return self.tiles(case) * self.steps(case) * math.prod(self.tile(case)) // MMA_MACS
+        covered = sum(rows * cols * count for (rows, cols), count in self.tile_kinds(case).items())
+        return covered * self.tile(case)[2] * self.steps(case) // MMA_MACS
 
     def launch(self, case: Case) -> Launch:
         """Return one launch over the buffers "a", "b" and "c": one block a tile."""
@@ -190,3 +201,18 @@ def _scalars(case: Case) -> tuple[np.generic, ...]:
     """Return what the kernel gets beside the matrices."""
     sizes = (np.int32(size) for size in (case.m, case.n, case.k))
     return (*sizes, np.float32(case.alpha), np.float32(case.beta))
+
+
+def climbed(stages: Sequence[GemmStage]) -> list[GemmStage]:
+    """Return the stages from the lowest rung up; those that stand equally high by name."""
+    known = {stage.name: stage for stage in stages}
+    return sorted(stages, key=lambda stage: (len(list(below(stage, known))), stage.name))
+
+
+def below(stage: GemmStage, known: Mapping[str, GemmStage]) -> Iterator[GemmStage]:
+    """Yield the rungs below a stage, the next one first, as far as they are known."""
+    passed = {stage.name}
+    while stage.below in known and stage.below not in passed:
+        stage = known[stage.below]
+        passed.add(stage.name)
+        yield stage

@@ -10,7 +10,7 @@ from ptxlab.bench import stats
 from ptxlab.device.job import JobResult
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Value
-from ptxlab.experiments.gemm.measure import TIMING, Trial
+from ptxlab.experiments.gemm.measure import TIMING, Trial, side
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.record import Record
@@ -42,6 +42,7 @@ def points(
     refused: list[UsageError] = []
     for parts in _combinations(axes):
         values = fixed | {name: value for part in parts for name, value in part.items()}
+        values.setdefault("out", values.get("dtype", stage.options()["out"].default))
         try:
             found.append(stage.case(arch, **values))
         except UsageError as error:
@@ -53,11 +54,11 @@ def points(
     return found
 
 
-def grouped(cases: Iterable[Case]) -> list[list[Case]]:
+def grouped(found: Iterable[tuple[GemmStage, Case]]) -> list[list[tuple[GemmStage, Case]]]:
     """Return the points by the problem that they solve: those of one can be timed against each other."""
-    groups: dict[Problem, list[Case]] = {}
-    for case in cases:
-        groups.setdefault(Problem.of(case), []).append(case)
+    groups: dict[Problem, list[tuple[GemmStage, Case]]] = {}
+    for stage, case in found:
+        groups.setdefault(Problem.of(case), []).append((stage, case))
     return list(groups.values())
 
 
@@ -99,8 +100,8 @@ def extended(
     """
     table = known or {"options": _swept(sweeps), "points": []}
     compared = _against_the_fastest(trial, result)
-    for case, row, verdict in zip(trial.cases, rows, compared, strict=True):
-        values = {name: case.params[name] for name in table["options"]}
+    for entrant, row, verdict in zip(trial.entrants, rows, compared, strict=True):
+        values = {name: entrant.case.params[name] for name in table["options"]}
         said = ("stage", "milliseconds", "tflops", "percent_of_cublas", "verified")
         table["points"].append({"values": values} | {name: row[name] for name in said} | verdict)
     return table
@@ -114,10 +115,10 @@ def _swept(sweeps: Sequence[str]) -> list[str]:
 def _against_the_fastest(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
     """Return the verdict on each point of a run."""
     timings = result.timings.get(TIMING)
-    count = len(trial.cases)
+    count = len(trial.entrants)
     if timings is None or count == 1:
         return [{"verdict": None, "difference_percent": None}] * count
-    samples = [timings[f"stage {i}"].milliseconds for i in range(count)]
+    samples = [timings[side(i)].milliseconds for i in range(count)]
     best = min(range(count), key=lambda i: stats.median(samples[i]))
     told = []
     for i, own in enumerate(samples):

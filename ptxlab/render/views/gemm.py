@@ -8,8 +8,11 @@ from ptxlab.render.blocks import Block, Cell, Table, Text
 
 COLUMNS = (
     *("stage", "shape", "types", "layout", "init", "L2", "ms", "95 %", "TFLOP/s", "% of cuBLAS"),
-    *("verdict", "MHz", "W", "verified", "max error"),
+    *("verdict", "% of ceiling", "MHz", "W", "verified", "max error"),
 )
+
+MOST_CHECKS = 12
+"""More are told by their number: a ladder has several for each rung."""
 
 
 def view(document: dict[str, Any]) -> list[Block]:
@@ -22,11 +25,13 @@ def view(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     if result["stages"]:
         blocks += _swept(result["sweep"]) if result["sweep"] else []
-        blocks += [Table("measured", COLUMNS, [_row(each) for each in result["stages"]])]
+        rows = [_row(each, brief=_stands_alone(each, result["stages"])) for each in result["stages"]]
+        blocks += [Table("measured", COLUMNS, rows)]
+        blocks += _ladder(result["stages"])
         blocks += _repeats(result["stages"]) + _errors(result["errors"])
         blocks += _held_down(result["stages"])
-        blocks += _baselines(result["stages"]) + _wrong(result["stages"])
-    if len(result["explanations"]) == 1 or not result["sweep"]:
+        blocks += _baselines(result["stages"]) + _ceilings(result["ceilings"]) + _wrong(result["stages"])
+    if len(result["explanations"]) == 1 or not result["stages"]:
         for each in result["explanations"]:
             blocks += _explanation(each)
     if result["recorded"]:
@@ -99,13 +104,24 @@ def _shape(row: dict[str, Any]) -> str:
     return f"{row['m']}x{row['n']}x{row['k']}"
 
 
-def _row(each: dict[str, Any]) -> tuple[Cell, ...]:
+def _stands_alone(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Say whether a row is the only one of its stage among several: then its options go without saying."""
+    same = [each for each in rows if (each["stage"], each["problem"]) == (row["stage"], row["problem"])]
+    return len(same) == 1 < len({each["stage"] for each in rows})
+
+
+def _row(each: dict[str, Any], *, brief: bool = False) -> tuple[Cell, ...]:
     share, error = each["percent_of_cublas"], each["max_error"]
     return (
-        *(_name(each), _shape(each), f"{each['dtype']} {each['acc']} {each['out']}"),
+        *(
+            each["stage"] if brief else _name(each),
+            _shape(each),
+            f"{each['dtype']} {each['acc']} {each['out']}",
+        ),
         *(each["layout"], each["init"], each["l2"], *_time(each)),
         None if share is None else f"{share:.1f}",
-        *(each["verdict"], _whole(each["clock_mhz"]), _whole(each["power_w"])),
+        *(each["verdict"], _tenths(each.get("percent_of_measured_peak"))),
+        *(_whole(each["clock_mhz"]), _whole(each["power_w"])),
         "yes" if each["verified"] else "NO",
         None if error is None else f"{error:.3g}",
     )
@@ -120,7 +136,24 @@ def _time(each: dict[str, Any]) -> tuple[Cell, ...]:
     time = each["milliseconds"]
     if time is None:
         return None, None, None
-    return f"{time['median']:.4g}", f"{time['low']:.4g} to {time['high']:.4g}", f"{each['tflops']:.1f}"
+    tflops = each["tflops"]
+    rate = f"{tflops:.1f}" if tflops >= 1 else f"{tflops:.2g}"
+    return f"{time['median']:.4g}", f"{time['low']:.4g} to {time['high']:.4g}", rate
+
+
+def _ladder(stages: list[dict[str, Any]]) -> list[Block]:
+    """Return what each rung gains over the one below, and whether that is real."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(each["stage"], _shape(each), f"{each['tflops']:.1f}", gain["over"], f"{gain['percent']:+.1f}"),
+            *(f"{gain['low']:+.1f} to {gain['high']:+.1f}", f"{gain['noise_floor_percent']:.1f}"),
+            "yes" if gain["real"] else "no",
+        )
+        for each in stages
+        if (gain := each["gain"])
+    ]
+    columns = ("rung", "shape", "TFLOP/s", "over", "gain, %", "95 %", "noise, %", "real")
+    return [Table("the ladder: what each rung gains over the one below", columns, rows)] if rows else []
 
 
 def _swept(sweep: dict[str, Any]) -> list[Block]:
@@ -187,26 +220,49 @@ def _held_down(stages: list[dict[str, Any]]) -> list[Block]:
 
 
 def _baselines(stages: list[dict[str, Any]]) -> list[Block]:
-    """Return the library's own rows, or why there is none."""
+    """Return the libraries' own rows, each once, or why there is none."""
     if all(each["milliseconds"] is None for each in stages):
         return []
-    rows: list[tuple[Cell, ...]] = []
+    rows: dict[tuple[str, str], tuple[Cell, ...]] = {}
     for each in stages:
-        library = each["cublas"]
-        if library:
+        for library in each["libraries"]:
             time = library["milliseconds"]
-            rows.append(
+            rows.setdefault(
+                (library["name"], each["problem"]),
                 (
                     *(library["name"], _shape(each), f"{time['median']:.4g}"),
                     f"{time['low']:.4g} to {time['high']:.4g}",
                     *(f"{library['tflops']:.1f}", _whole(library["clock_mhz"])),
                     *(_whole(library["power_w"]), "yes" if library["verified"] else "no"),
-                )
+                ),
             )
     columns = ("baseline", "shape", "ms", "95 %", "TFLOP/s", "MHz", "W", "verified")
     if rows:
-        return [Table("timed in turn with it", columns, rows)]
+        return [Table("timed in turn with it", columns, list(rows.values()))]
     return [Text(f"No comparison with cuBLAS: {stages[0]['baseline_note']}.", "faint")]
+
+
+def _ceilings(found: list[dict[str, Any]]) -> list[Block]:
+    """Return what the instructions reached that do nothing but multiply, in the same runs."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(each["ceiling"], each["problem"].partition(" ")[0], each["dtype"], f"{each['tflops']:.1f}"),
+            *(f"{each['flop_per_clock_and_sm']:.0f}", f"{each['sm_mhz']:.0f}"),
+            *(_whole(each["clock_mhz"]), _whole(each["power_w"])),
+        )
+        for each in found
+    ]
+    columns = (
+        "ceiling",
+        "beside",
+        "type",
+        "TFLOP/s",
+        "FLOP/clock/SM",
+        "MHz in the kernel",
+        "MHz by NVML",
+        "W",
+    )
+    return [Table("ceilings: multiplications alone, timed in turn with it", columns, rows)] if rows else []
 
 
 def _wrong(stages: list[dict[str, Any]]) -> list[Block]:
@@ -334,15 +390,23 @@ def _recorded(rows: list[dict[str, Any]]) -> list[Block]:
     return blocks
 
 
+def _checks(checks: list[dict[str, Any]]) -> list[Block]:
+    """Return the checks; of many, those alone that do not hold."""
+    few = len(checks) <= MOST_CHECKS
+    rows: list[tuple[Cell, ...]] = [
+        (check["name"], "yes" if check["ok"] else "NO", check["detail"])
+        for check in checks
+        if few or not check["ok"]
+    ]
+    blocks: list[Block] = [Table("checks", ("check", "holds", "detail"), rows)] if rows else []
+    held = sum(check["ok"] for check in checks)
+    return blocks if few else [*blocks, Text(f"{held} of {len(checks)} checks hold (--json lists them).")]
+
+
 def _verdict(document: dict[str, Any]) -> list[Block]:
     result = document["result"]
     blocks: list[Block] = [Text(f"Note: {note}.", "warning") for note in result["notes"]]
-    if document["checks"]:
-        rows: list[tuple[Cell, ...]] = [
-            (check["name"], "yes" if check["ok"] else "NO", check["detail"]) for check in document["checks"]
-        ]
-        blocks.append(Table("checks", ("check", "holds", "detail"), rows))
+    blocks += _checks(document["checks"])
     blocks += [Text(f"Skipped {each['case']}: {each['reason']}", "faint") for each in document["skipped"]]
-    if "recording" in result:
-        blocks.append(Text(f"Recorded in {result['recording']}.", "faint"))
+    blocks += [Text(f"Recorded in {path}.", "faint") for path in result.get("recordings", ())]
     return [*blocks, Text(result["conclusion"], "conclusion")] if "conclusion" in result else blocks

@@ -1,0 +1,42 @@
+"""A study on recorded samples: how often the verdict tells apart what is the same, and sees what differs."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.bench.stats import CONFIDENCE, compare
+
+FILES = sorted((Path(__file__).parent / "data").glob("aa-*.json"))
+HOW = "no A/A samples were recorded: python tests/gemm/record_aa.py tests/gemm/data/aa-CARD.json on a GPU"
+
+PLANTED = 0.97
+"""Of the time: a gain of 3 %, which is what a rung of the ladder may bring."""
+
+
+def pairs() -> list[tuple[list[float], list[float]]]:
+    """Return every pair of sides that ran the same kernel in one run."""
+    documents: list[dict[str, Any]] = [json.loads(file.read_text(encoding="utf-8")) for file in FILES]
+    runs = [run["milliseconds"] for document in documents for run in document["runs"]]
+    return [pair for sides in runs for pair in combinations(sides, 2)]
+
+
+@pytest.mark.skipif(not FILES, reason=HOW)
+def test_the_same_kernel_is_seldom_told_apart_from_itself() -> None:
+    """In fewer than 5 % of the pairs, each measured on silicon."""
+    verdicts = [compare(*pair).verdict for pair in pairs()]
+    assert len(verdicts) >= 100
+    wrong = sum(verdict != "indistinguishable" for verdict in verdicts)
+    assert wrong / len(verdicts) < 1 - CONFIDENCE
+
+
+@pytest.mark.skipif(not FILES, reason=HOW)
+def test_a_gain_of_three_percent_is_mostly_seen() -> None:
+    """The same samples, one side made 3 % faster: the verdict is not silence."""
+    verdicts = [compare([PLANTED * ms for ms in own], other).verdict for own, other in pairs()]
+    assert "slower" not in verdicts
+    assert verdicts.count("faster") / len(verdicts) >= 0.9
