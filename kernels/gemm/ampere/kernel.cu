@@ -287,7 +287,7 @@ struct Fragments {
     }
     static __device__ __forceinline__ int first_b(int warp_col, int lane)
     {
-        return SLABS_A * SLAB_BYTES + further<B_K>(0, 0, warp_col) +
+        return further<B_K>(0, 0, warp_col) +
                (B_K ? Slab<B_K>::place(lane / 16 * 8 + lane % 8, lane / 8 % 2)
                     : Slab<B_K>::place(lane % 16, lane / 16));
     }
@@ -302,7 +302,7 @@ struct Fragments {
     __device__ __forceinline__ void load_b(int j, unsigned from, int step)
     {
         unsigned both[4];
-        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j));
+        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j) + SLABS_A * SLAB_BYTES);
         b[j][0] = both[0], b[j][1] = both[1];
         b[j + 1][0] = both[2], b[j + 1][1] = both[3];
     }
@@ -396,6 +396,7 @@ __device__ __forceinline__ void write_out(const Sums& sums, OUT* c, int row, int
 }
 
 constexpr int COPY_QUARTERS = 3, SAY_QUARTER = 2;
+constexpr bool FENCE = true;
 
 // Adds up all of a tile of C that has WARPS_DOWN * 16 * TILES_M rows. `stage` is that of its first tiles of A
 // and B, which are there; on return, that of the next tile's.
@@ -433,6 +434,7 @@ __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& 
                 from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
             }
             held.load_a((slot + 1) % 2, from_a, next_step, last ? 0 : 32 * (pair + 1));
+            if (FENCE) __syncwarp();
 #pragma unroll
             for (int j = 0; j < TILES_N; j += 2) {
 #pragma unroll
@@ -445,7 +447,10 @@ __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& 
                     for (int copy = product * COPIES / COPY_UNTIL; copy < COPIES; ++copy)
                         if (copy < (product + 1) * COPIES / COPY_UNTIL) copies.copy(copy);
                 }
-                if (last) held.load_b(j, from_b, next_step);
+                if (last) {
+                    held.load_b(j, from_b, next_step);
+                    if (FENCE) __syncwarp();
+                }
             }
         }
         copies.finish();
