@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -73,10 +74,18 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
     """
     loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
     counts = max(loops, key=lambda loop: int(loop["depth"]))["counts"] if loops else {}
-    in_loop = sum(n for opcode, n in counts.items() if opcode.startswith("HMMA.16816."))
-    warps, blocks, steps = stage.threads(case) // 32, stage.tiles(case), stage.steps(case)
+    in_loop = sum(n * _mma_of(opcode) for opcode, n in counts.items())
+    warps, blocks, steps = stage.math_warps(case), stage.tiles(case), stage.steps(case)
     total = in_loop * warps * blocks * steps
-    return total, f"{in_loop} in the loop x {warps} warps x {blocks} blocks x {steps} steps = {total}"
+    return total, f"{in_loop} in the loop x {warps} warps x {blocks} tiles x {steps} steps = {total}"
+
+
+def _mma_of(opcode: str) -> int:
+    """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""
+    if opcode.startswith("HMMA.16816."):
+        return 1
+    wgmma = re.match(r"HGMMA\.64x(\d+)x16\.", opcode)
+    return int(wgmma[1]) // 8 if wgmma else 0
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ptxlab.bench import stats
 from ptxlab.device.client import Worker
 from ptxlab.device.job import (
     Argument,
+    Buffer,
     CublasGemm,
     DeviceInfo,
     Job,
@@ -104,7 +105,7 @@ class Trial:
         to what C held, is found out. Where it is to be added, one more call follows on a fresh C.
         """
         calls = self._calls()
-        buffers = self.check.inputs()
+        buffers = (*self.check.inputs(), *self._scratch())
         checks: tuple[Step, ...] = ()
         for side, result in self.results.items():
             buffers += self.check.outputs(result)
@@ -116,6 +117,11 @@ class Trial:
             tuple(replace(each, copies=copies) if each.name in rotated else each for each in buffers),
             (*self.check.fills(), *self._timing(calls, copies), *checks),
         )
+
+    def _scratch(self) -> tuple[Buffer, ...]:
+        """Return what the kernels work with, once for all points: the largest of each name."""
+        found = [each for case in self.cases for each in self.stage.scratch(case)]
+        return tuple({each.name: each for each in sorted(found, key=lambda each: each.nbytes)}.values())
 
     def _timing(self, calls: dict[str, Call], copies: int) -> tuple[Step, ...]:
         """Return the timing, or one call of each side where no time is asked for."""

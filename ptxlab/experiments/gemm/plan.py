@@ -1,0 +1,93 @@
+"""How a problem is cut up for blocks that stay on their SM: a model of what each way takes, in cycles.
+
+A wave is as many pieces of work as there are SMs. Within a wave an SM takes, for each step of 64 along k,
+what its slowest part needs: the tensor cores, or the L2, from which the tiles come. What is not hidden behind
+products comes on top: the start, the way out of C, and adding up the parts of a tile that was split along k.
+The model only has to put the ways in order; it says nothing that a timing would not say better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+STEP = 64
+"""Depth of a step: 128 bytes of 16-bit elements."""
+
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+CLUSTERS = ((1, 1), (2, 1), (1, 2))
+
+TENSOR = 4096 / 2
+"""Multiply-adds of 16-bit elements that an SM of Hopper does a cycle (NVIDIA H100 white paper)."""
+
+REACHED = 0.93
+"""Of them, in the loop over k of a large tile."""
+
+L2_BYTES = 40.0
+"""That an SM gets out of the L2 a cycle while all ask for some."""
+
+MEMORY_BYTES = 2800.0
+"""That all SMs together get out of device memory a cycle."""
+
+START, WAY_OUT, ADDING = 2500.0, 1600.0, 60.0
+"""Cycles until the first product; cycles for 128x256 sums to leave; bytes a cycle when parts are added up."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to cut up a problem.
+
+    Attributes:
+        rows: of a tile of C.
+        cols: of it.
+        alone: whether each consumer has tiles of its own; if so, one multiplies while the other writes.
+        down: tiles of a cluster, one below the other.
+        across: tiles of it beside each other.
+        splits: into how many parts k is cut, each for another block.
+
+    """
+
+    rows: int
+    cols: int
+    alone: bool
+    down: int
+    across: int
+    splits: int
+
+    def tiles(self, m: int, n: int) -> int:
+        """Return how many tiles there are, with those outside of C that make up clusters."""
+        down, across = self.rows * self.down, self.cols * self.across
+        return -(-m // down) * -(-n // across) * self.down * self.across
+
+    def cycles(self, size: tuple[int, int, int], blocks: int) -> float:
+        """Return how long a problem of (m, n, k) is expected to take on so many SMs."""
+        m, n, k = size
+        waves = -(-self.tiles(m, n) * self.splits // blocks)
+        steps = -(-k // (STEP * self.splits))
+        busy = waves * steps * self._step(m)
+        memory = (m + n) * k * 2 / MEMORY_BYTES / 2  # some of it is in the L2
+        out = WAY_OUT * self.rows * self.cols / (128 * 256) * (1 if self.alone else waves)
+        return START + max(busy, memory) + out + self._adding(m)
+
+    def _step(self, m: int) -> float:
+        """Return the cycles of a step. Rows outside of A are not brought."""
+        products = self.rows * self.cols * STEP / TENSOR / REACHED
+        lines = min(self.rows, m) / self.across + self.cols / self.down
+        return max(products, lines * STEP * 2 / L2_BYTES)
+
+    def _adding(self, m: int) -> float:
+        if self.splits == 1:
+            return 0.0
+        return START / 2 + min(self.rows, m) * self.cols * 4 * (self.splits + 1) / ADDING
+
+
+def plans(tiles: Iterable[tuple[int, int, bool]], size: tuple[int, int, int], blocks: int) -> Iterator[Plan]:
+    """Yield the ways that make sense: no more splits than it takes to give every SM something to do."""
+    m, n, k = size
+    for (rows, cols, alone), (down, across), splits in product(tiles, CLUSTERS, SPLITS):
+        plan = Plan(rows, cols, alone, down, across, splits)
+        busy = plan.tiles(m, n) * splits
+        if splits == 1 or (2 * splits <= math.ceil(k / STEP) and busy <= 2 * blocks):
+            yield plan
