@@ -5,7 +5,8 @@
 // panel of 16 rows at a time for each warp, and TMA writes them while the warp goes on with the next panel, and
 // then with the next tile. Either the consumers share a tile, each has some of its rows (cooperative), or have tiles of
 // their own and take turns with the tensor cores, so that one multiplies while the other writes (PINGPONG); a tile of
-// both needs less of shared memory, tiles of their own hide all of the writing.
+// both needs less of shared memory, tiles of their own hide all of the writing. For small problems a block has one
+// consumer and half of an SM, so that a block of the next kernel is there before this one ends.
 //
 // The kernel ahead of this one may still run while blocks start here: they set up their barriers, then wait for it to
 // end before they touch its memory (DEPENDENT).
@@ -165,43 +166,36 @@ __device__ __forceinline__ void multiply(unsigned (&sums)[PARTS_M][PARTS_N][N / 
     place.release(ring.empty(read), lane);
 }
 
-// The sums of a split tile, as each of its warps left them: [tile][split][warp][four sums][lane].
+// The sums of a split tile, as each of its warps left them: [tile][part][warp][four sums][lane].
 struct Partials {
     static constexpr int WARPS = 4 * SHARING, QUADS = PARTS_M * PARTS_N * N / 8;
     float4* sums;
-    unsigned* arrived;  // warps of each place in each tile that are done
+    unsigned* arrived;  // parts of each warp's sums that are there
 
-    __device__ __forceinline__ float4* of(const Work& work, int split, int warp) const
+    __device__ __forceinline__ float4* of(const Work& work, int part, int warp) const
     {
-        return sums + ((static_cast<size_t>(work.tile) * SPLITS + split) * WARPS + warp) * QUADS * 32 + threadIdx.x % 32;
+        return sums + ((static_cast<size_t>(work.tile) * SPLITS + part) * WARPS + warp) * QUADS * 32 + threadIdx.x % 32;
     }
 
-    // Leaves this warp's sums, and returns whether it is the last one: it then holds the sums of all splits, added in
+    // Leaves this warp's sums, and returns whether it is the last one: it then holds those of all parts, added in
     // their order, whoever came last.
-    __device__ __forceinline__ bool reduce(unsigned (&sums)[PARTS_M][PARTS_N][N / 2], const Work& work, int warp) const
+    __device__ __forceinline__ bool reduce(unsigned (&own)[PARTS_M][PARTS_N][N / 2], const Work& work, int warp) const
     {
-        unsigned* const flat = &sums[0][0][0];
-        float4* const own = of(work, work.split, warp);
+        unsigned* const flat = &own[0][0][0];
+        float4* const to = of(work, work.split, warp);
 #pragma unroll
         for (int i = 0; i < QUADS; ++i)
-            __stcg(own + 32 * i, make_float4(__uint_as_float(flat[4 * i]), __uint_as_float(flat[4 * i + 1]),
-                                             __uint_as_float(flat[4 * i + 2]), __uint_as_float(flat[4 * i + 3])));
-        __threadfence();
-        __syncwarp();
-        unsigned before;
-        unsigned* const counter = arrived + work.tile * WARPS + warp;
-        if (threadIdx.x % 32 == 0) before = atomicAdd(counter, 1);
-        if (__shfl_sync(~0u, before, 0) != SPLITS - 1) return false;
-        if (threadIdx.x % 32 == 0) *counter = 0;  // as the next launch wants it
-        __threadfence();
+            __stcg(to + 32 * i, make_float4(__uint_as_float(flat[4 * i]), __uint_as_float(flat[4 * i + 1]),
+                                            __uint_as_float(flat[4 * i + 2]), __uint_as_float(flat[4 * i + 3])));
+        if (!last(arrived + work.tile * WARPS + warp)) return false;
 #pragma unroll
-        for (int i = 0; i < 4 * QUADS; ++i) flat[i] = 0;
+        for (int i = 0; i < 4 * QUADS; ++i) flat[i] = 0;  // its own come back too: they have a place in the order
 #pragma unroll 1
-        for (int split = 0; split < SPLITS; ++split) {
-            const float4* const left = of(work, split, warp);
+        for (int part = 0; part < SPLITS; ++part) {
+            const float4* const from = of(work, part, warp);
 #pragma unroll
             for (int i = 0; i < QUADS; ++i) {
-                const float4 more = __ldcg(left + 32 * i);
+                const float4 more = __ldcg(from + 32 * i);
                 flat[4 * i] = __float_as_uint(__uint_as_float(flat[4 * i]) + more.x);
                 flat[4 * i + 1] = __float_as_uint(__uint_as_float(flat[4 * i + 1]) + more.y);
                 flat[4 * i + 2] = __float_as_uint(__uint_as_float(flat[4 * i + 2]) + more.z);
@@ -209,6 +203,21 @@ struct Partials {
             }
         }
         return true;
+    }
+
+private:
+    // Counts this warp's part, which other blocks see from here on, and returns whether all are there. The last one
+    // leaves the counter as the next launch wants it.
+    static __device__ __forceinline__ bool last(unsigned* counter)
+    {
+        __threadfence();
+        __syncwarp();
+        unsigned before = 0;
+        if (threadIdx.x % 32 == 0) before = atomicAdd(counter, 1);
+        const bool is_last = __shfl_sync(~0u, before, 0) == SPLITS - 1;
+        if (is_last && threadIdx.x % 32 == 0) *counter = 0;
+        __threadfence();
+        return is_last;
     }
 };
 
@@ -234,7 +243,7 @@ __device__ __forceinline__ void consume(const TensorMap& c, Store store, const P
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
+extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), CONSUMERS == 1 ? 2 : 1)
 KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c_map,
        const OUT* c, int m, int n, int k, float alpha, float beta, float4* partial_sums, unsigned* arrived)
 {
@@ -260,11 +269,11 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     }
 
     if (warp < 4) {
-        ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
+        if constexpr (CONSUMERS > 1) ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
         unsigned leader;
         if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles);
     } else {
-        ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
+        if constexpr (CONSUMERS > 1) ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         const Store store{staging + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta}};
         consume(c_map, store, {partial_sums, arrived}, ring, shared, tiles, warp - 4, Baton(batons, warp / 4 - 1));
     }

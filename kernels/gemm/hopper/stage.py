@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
-from ptxlab.device.job import Argument, Buffer
+from ptxlab.device.job import Argument, Buffer, Dim3
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, Value, option, sizes
 from ptxlab.experiments.gemm import TYPES
-from ptxlab.experiments.gemm.machine import LIMITS
-from ptxlab.experiments.gemm.plan import SPLITS, Plan, plans
+from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
+from ptxlab.experiments.gemm.plan import PING_PONG, ROLES, SINGLE, SPLITS, Plan, plans
 from ptxlab.experiments.gemm.wgmma import (
     BARRIER,
     DEPTH,
@@ -26,7 +27,6 @@ from ptxlab.experiments.gemm.wgmma import (
     ClusterStage,
 )
 
-CONSUMERS = 2  # warpgroups
 REGISTERS = {
     "64x128": (40, 232),
     "64x256": (40, 232),
@@ -38,17 +38,16 @@ REGISTERS = {
     "256x192": (24, 240),
 }
 """By block: of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
-MOST_SUMS = 192
-"""Registers for them that leave a thread enough for everything else."""
+MOST_SUMS = {1: 64, 2: 192}
+"""By consumers: registers for sums that leave a thread enough for everything else. One has half of an SM."""
 AUTO = "auto"
-ROLES = ("cooperative", "ping-pong")
 
 
 class Hopper(ClusterStage):
     """Persistent and warp-specialized, in clusters that share tiles, with C written by TMA."""
 
     block = option(AUTO, choices=(AUTO, *REGISTERS), help="rows and columns of a block")
-    roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, or have one each")
+    roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
     cluster_shape = option(
         AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="blocks that share tiles, down and across"
     )
@@ -74,12 +73,16 @@ class Hopper(ClusterStage):
         for plan in plans(TILES, size, blocks):
             options: dict[str, Value] = {
                 "block": f"{plan.rows}x{plan.cols}",
-                "roles": ROLES[plan.alone],
+                "roles": plan.role,
                 "cluster_shape": f"{plan.down}x{plan.across}",
                 "splits": plan.splits,
             }
             if given.items() <= options.items() and _legal(plan, str(params["layout"])):
                 yield plan.cycles(size, blocks), options
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return the products and the copies, and that registers change hands where there are too few."""
+        return {**super().claims(case), "USETMAXREG": 0 if str(case.roles) == SINGLE else 2}
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield what every stage yields, nothing twice: what the model chooses is one of the choices."""
@@ -89,18 +92,23 @@ class Hopper(ClusterStage):
                 seen.add(case.key)
                 yield case
 
-    def ping_pong(self, case: Case) -> bool:
-        """Return whether each consumer has tiles of its own, and one writes while the other multiplies."""
-        return str(case.roles) == "ping-pong"
-
     def consumers(self, case: Case) -> int:
         """Return the warpgroups that multiply a tile together."""
-        return 1 if self.ping_pong(case) else CONSUMERS
+        return _sharing(str(case.roles))
 
     def threads(self, case: Case) -> int:
-        """Return the threads of the producer and of both consumers."""
-        del case
-        return WARPGROUP * (1 + CONSUMERS)
+        """Return the threads of the producer and of the consumers."""
+        return WARPGROUP * (1 + _consumers(str(case.roles)))
+
+    def of_an_sm(self, case: Case) -> int:
+        """Return how many blocks an SM has room for: of those with one consumer two."""
+        return 2 if str(case.roles) == SINGLE else 1
+
+    def grid(self, case: Case) -> Dim3:
+        """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
+        size = math.prod(self.cluster_tiles(case))
+        work = math.prod(self.padded_tiles(case)) // size * self.pieces(case)
+        return min(work, int(case.blocks) * self.of_an_sm(case) // size) * size, 1, 1
 
     def pieces(self, case: Case) -> int:
         """Return what was chosen."""
@@ -112,7 +120,8 @@ class Hopper(ClusterStage):
             return int(case.stages)
         rows, cols, _ = self.tile(case)
         stage = (rows + cols) * DEPTH * ELEMENT + 2 * BARRIER
-        return (LIMITS[90].shared_of_block - self.staging(case) - 2 * BARRIER) // stage
+        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED
+        return (room - self.staging(case) - 2 * BARRIER) // stage
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return, beside the rest, the barriers by which consumers take turns."""
@@ -132,12 +141,11 @@ class Hopper(ClusterStage):
         """
         super().check(case)
         rows, cols, _ = self.tile(case)
+        role, most = str(case.roles), MOST_SUMS[_consumers(str(case.roles))]
         if rows % (INSTRUCTION_ROWS * self.consumers(case)):
             raise UsageError(f"block {case.block} is too low for two consumers; legal: --set roles=ping-pong")
-        if (sums := _sums(rows, cols, alone=self.ping_pong(case))) > MOST_SUMS:
-            raise UsageError(
-                f"block {case.block} with {case.roles} consumers: {sums} sums a thread; legal: {MOST_SUMS}"
-            )
+        if (sums := _sums(rows, cols, role)) > most:
+            raise UsageError(f"block {case.block}, {role}: {sums} sums a thread; legal: at most {most}")
         if int(case.splits) > self.steps(case):
             raise UsageError(f"-k {case.k} is {self.steps(case)} steps; legal: at most as many splits")
 
@@ -147,10 +155,10 @@ class Hopper(ClusterStage):
         return {
             **super().macros(case),
             "STAGES": self.ring(case),
-            "CONSUMERS": CONSUMERS,
+            "CONSUMERS": _consumers(str(case.roles)),
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
-            "PINGPONG": int(self.ping_pong(case)),
+            "PINGPONG": int(str(case.roles) == PING_PONG),
             "SPLITS": int(case.splits),
             "DEPENDENT": int(self.programmatic(case)),
         }
@@ -173,19 +181,28 @@ class Hopper(ClusterStage):
         )
 
 
-def _sums(rows: int, cols: int, *, alone: bool) -> int:
+def _consumers(role: str) -> int:
+    """Return the warpgroups of a block that multiply."""
+    return 1 if role == SINGLE else 2
+
+
+def _sharing(role: str) -> int:
+    """Return those of them that multiply a tile together."""
+    return 1 if role == PING_PONG else _consumers(role)
+
+
+def _sums(rows: int, cols: int, role: str) -> int:
     """Return the registers of a thread that hold sums."""
-    return rows * cols // WARPGROUP // (1 if alone else CONSUMERS)
+    return rows * cols // WARPGROUP // _sharing(role)
 
 
-def _tiles() -> Iterator[tuple[int, int, bool]]:
-    """Yield rows and columns of each block, and whether a consumer has it for itself, as far as it can."""
-    for block in REGISTERS:
+def _tiles() -> Iterator[tuple[int, int, str]]:
+    """Yield rows and columns of each block, and each role that its consumers can have."""
+    for block, role in product(REGISTERS, ROLES):
         rows, cols = sizes(block, parts=2, what="block")
-        for alone in (False, True):
-            shared = rows // (1 if alone else CONSUMERS)
-            if shared >= INSTRUCTION_ROWS and _sums(rows, cols, alone=alone) <= MOST_SUMS:
-                yield rows, cols, alone
+        fits = _sums(rows, cols, role) <= MOST_SUMS[_consumers(role)]
+        if fits and rows // _sharing(role) >= INSTRUCTION_ROWS:
+            yield rows, cols, role
 
 
 TILES = tuple(_tiles())

@@ -23,6 +23,17 @@ __device__ __forceinline__ unsigned packed(float2 pair, __nv_bfloat16)
     return *reinterpret_cast<const unsigned*>(&both);
 }
 
+// Two neighbours of C, at an even place.
+__device__ __forceinline__ float2 load_pair(const half* from)
+{
+    return __half22float2(*reinterpret_cast<const half2*>(from));
+}
+__device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from)
+{
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
+}
+__device__ __forceinline__ float2 load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
+
 // Sums on their way to C, which is read only where SCALED says that factors are not 1 and 0, and beta is not 0.
 template <typename Out, bool SCALED>
 struct Scaling {
@@ -36,9 +47,8 @@ struct Scaling {
         if constexpr (SCALED) {
             pair.x *= alpha, pair.y *= alpha;
             if (beta != 0.0f && row < m && col < n) {
-                const Out* const before = c + static_cast<size_t>(row) * n + col;
-                pair.x += beta * static_cast<float>(before[0]);
-                pair.y += beta * static_cast<float>(before[1]);
+                const float2 before = load_pair(c + static_cast<size_t>(row) * n + col);
+                pair.x += beta * before.x, pair.y += beta * before.y;
             }
         }
         return pair;
