@@ -117,7 +117,7 @@ def _stage(stage: GemmStage, case: Case) -> Workload:
     check = Check(problem, "normal", seed=0)
     job = Job(
         modules=check.modules(case.arch) | {MODULE: build.cubin},
-        buffers=(*check.inputs(), Buffer("c", problem.c.nbytes)),
+        buffers=(*check.inputs(), Buffer("c", problem.c.nbytes), *stage.scratch(case)),
         steps=(*check.fills(), *check.refills("c"), stage.launch(case)),
     )
     static = kernel_report(build, kernel)

@@ -45,7 +45,8 @@ def stage_job(stage: GemmStage, case: Case, init: str = "ints", seed: int = 0) -
     """Return the job: fill, one launch of the stage, check; A, B and C come back too."""
     check = Check(Problem.of(case), init, seed)
     cubin = build_unit(stage, [case], case.arch).cubin
-    return _job(check, case.arch, {MODULE: cubin}, (stage.launch(case),), None)
+    job = _job(check, case.arch, {MODULE: cubin}, (stage.launch(case),), None)
+    return dataclasses.replace(job, buffers=(*job.buffers, *stage.scratch(case)))
 
 
 def check_job(check: Check, arch: str, c: NDArray[Any]) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -74,7 +75,7 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
     An iteration of the innermost loop with tensor operations is one step along k, taken by every warp.
     """
     kinds = sorted(stage.tile_kinds(case).items(), key=lambda kind: -math.prod(kind[0]))
-    warps, steps, total, parts = stage.threads(case) // 32, stage.steps(case), 0, []
+    warps, steps, total, parts = stage.math_warps(case), stage.steps(case), 0, []
     for in_loop, (_, tiles) in zip(_mma_of_loops(kernel), kinds, strict=False):
         total += in_loop * warps * tiles * steps
         parts.append(f"{in_loop} in the loop x {warps} warps x {tiles} tiles x {steps} steps")
@@ -86,8 +87,16 @@ def _mma_of_loops(kernel: dict[str, Any]) -> list[int]:
     loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
     depth = max((int(loop["depth"]) for loop in loops), default=0)
     counts = [loop["counts"] for loop in loops if int(loop["depth"]) == depth]
-    in_loops = (sum(n for op, n in each.items() if op.startswith("HMMA.16816.")) for each in counts)
+    in_loops = (sum(n * _mma_of(opcode) for opcode, n in each.items()) for each in counts)
     return sorted(in_loops, reverse=True)
+
+
+def _mma_of(opcode: str) -> int:
+    """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""
+    if opcode.startswith("HMMA.16816."):
+        return 1
+    wgmma = re.match(r"HGMMA\.64x(\d+)x16\.", opcode)
+    return int(wgmma[1]) // 8 if wgmma else 0
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:

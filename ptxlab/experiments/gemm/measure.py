@@ -14,6 +14,7 @@ from ptxlab.device.job import (
     LT,
     TORCH,
     Argument,
+    Buffer,
     CublasGemm,
     DeviceInfo,
     Job,
@@ -133,7 +134,7 @@ class Trial:
         to what C held, is found out. Where it is to be added, one more call follows on a fresh C.
         """
         calls = self._calls()
-        buffers = self.check.inputs()
+        buffers = (*self.check.inputs(), *self._scratch())
         checks: tuple[Step, ...] = ()
         for name, result in self.results.items():
             buffers += self.check.outputs(result)
@@ -154,7 +155,12 @@ class Trial:
         outputs = self.check.outputs("c")
         steps = (*self.check.fills(), *self.check.refills("c"), entrant.launch("c"))
         modules = {entrant.module: entrant.cubin, **self.check.modules(entrant.case.arch)}
-        return Job(modules, self.check.inputs() + outputs[:1], steps)
+        return Job(modules, (*self.check.inputs(), *outputs[:1], *entrant.stage.scratch(entrant.case)), steps)
+
+    def _scratch(self) -> tuple[Buffer, ...]:
+        """Return what the kernels work with, once for all points: the largest of each name."""
+        found = [each for entrant in self.entrants for each in entrant.stage.scratch(entrant.case)]
+        return tuple({each.name: each for each in sorted(found, key=lambda each: each.nbytes)}.values())
 
     def _timing(self, calls: dict[str, Call], copies: int) -> tuple[Step, ...]:
         """Return the timing, or one call of each side where no time is asked for."""

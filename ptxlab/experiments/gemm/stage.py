@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ptxlab.device.job import Launch
+from ptxlab.device.job import Argument, Buffer, Dim3, Launch
 from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments.base import Case, Experiment, Macros, Value, option
 from ptxlab.experiments.gemm.machine import LIMITS
@@ -185,22 +185,50 @@ class GemmStage(Experiment):
         covered = sum(rows * cols * count for (rows, cols), count in self.tile_kinds(case).items())
         return covered * self.tile(case)[2] * self.steps(case) // MMA_MACS
 
+    def math_warps(self, case: Case) -> int:
+        """Return the warps of a block that multiply."""
+        return self.threads(case) // 32
+
+    def grid(self, case: Case) -> Dim3:
+        """Return the blocks of a launch: one a tile."""
+        return self.tiles(case), 1, 1
+
+    def cluster(self, case: Case) -> Dim3 | None:
+        """Return the blocks of a cluster, or None for blocks that stand alone."""
+        del case
+        return None
+
+    def programmatic(self, case: Case) -> bool:
+        """Return whether it may start while the kernel ahead of it still runs."""
+        del case
+        return False
+
+    def scalars(self, case: Case) -> tuple[np.generic, ...]:
+        """Return what the kernel gets beside the matrices: m, n, k, alpha, beta."""
+        sizes = (np.int32(size) for size in (case.m, case.n, case.k))
+        return (*sizes, np.float32(case.alpha), np.float32(case.beta))
+
+    def arguments(self, case: Case) -> tuple[Argument, ...]:
+        """Return the arguments of the kernel over the buffers "a", "b" and "c"."""
+        return ("a", "b", "c", *self.scalars(case))
+
+    def scratch(self, case: Case) -> tuple[Buffer, ...]:
+        """Return buffers that the kernel works with, beside the matrices: arguments name them."""
+        del case
+        return ()
+
     def launch(self, case: Case) -> Launch:
-        """Return one launch over the buffers "a", "b" and "c": one block a tile."""
+        """Return one launch."""
         return Launch(
             module=MODULE,
             kernel=kernel_name(self, self.macros(case)),
-            grid=(self.tiles(case), 1, 1),
+            grid=self.grid(case),
             block=(self.threads(case), 1, 1),
-            arguments=("a", "b", "c", *_scalars(case)),
+            arguments=self.arguments(case),
             shared_bytes=self.dynamic_shared_bytes(case),
+            cluster=self.cluster(case),
+            programmatic=self.programmatic(case),
         )
-
-
-def _scalars(case: Case) -> tuple[np.generic, ...]:
-    """Return what the kernel gets beside the matrices."""
-    sizes = (np.int32(size) for size in (case.m, case.n, case.k))
-    return (*sizes, np.float32(case.alpha), np.float32(case.beta))
 
 
 def climbed(stages: Sequence[GemmStage]) -> list[GemmStage]:

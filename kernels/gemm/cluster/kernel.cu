@@ -1,0 +1,144 @@
+// cluster: persistent blocks in pairs that share what they copy. C = alpha A x B + beta C, C row-major.
+//
+// Idea: the two blocks of a cluster compute tiles below or beside each other, which need the same tile of B, or
+// of A. Each copies half of it, and TMA writes that half into both blocks at once (multicast): one read of the
+// L2 serves two SMs. A stage is empty when the consumers of both blocks have read it, since either producer
+// writes into both; and "full" counts all bytes that land, whoever asked for them. The blocks of a cluster always
+// have the same number of tiles: one that lies outside of C brings zeros and is not written.
+//
+// What limits it: while the consumers lay sums into panels the tensor cores wait, as in persistent; and the pair is
+// as slow as the slower of the two.
+//
+// What the next rung changes (hopper): consumers with tiles of their own take turns, one multiplies while the other
+// writes; tiles fit the problem; and the next kernel starts while this one ends.
+//
+// Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is
+// contiguous in k, 0: in m or n), BM BN (the block's tile, 64 rows a consumer), CLUSTER_M CLUSTER_N (tiles of a
+// cluster, down and across), STAGES, BUFFERS (panels of a warp), SCALED (0: alpha is 1 and beta 0), GROUP (in
+// clusters), PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
+
+#include <ptxlab/elect.cuh>
+#include <ptxlab/gemm_cluster.cuh>
+#include <ptxlab/gemm_edges.cuh>
+#include <ptxlab/gemm_operand.cuh>
+#include <ptxlab/gemm_order.cuh>
+#include <ptxlab/gemm_store.cuh>
+#include <ptxlab/setmaxnreg.cuh>
+
+namespace {
+
+constexpr int BK = ptxlab::TILE_DEPTH;
+constexpr int CONSUMERS = BM / 64;  // warpgroups; the producer comes first
+constexpr int BYTES_A = BM * BK * 2, BYTES_B = BN * BK * 2, STAGE = BYTES_A + BYTES_B;
+using ShareOfA = ptxlab::OperandTile<BM / CLUSTER_N, A_K>;  // what a block copies of a tile
+using ShareOfB = ptxlab::OperandTile<BN / CLUSTER_M, B_K>;
+using Cluster = ptxlab::ClusterPlace<CLUSTER_M, CLUSTER_N>;
+using Ring = ptxlab::Ring<STAGES>;
+using Turn = ptxlab::Turn<STAGES>;
+using Store = ptxlab::PanelStore<OUT, SCALED, BUFFERS>;
+using ptxlab::TensorMap;
+
+// The tiles of this block, one after the other.
+struct Tiles {
+    Cluster place;
+    int down, across;  // clusters' worth of tiles
+    int index, stride;
+
+    __device__ __forceinline__ Tiles(int m, int n)
+        : down((m - 1) / (BM * CLUSTER_M) + 1), across((n - 1) / (BN * CLUSTER_N) + 1),
+          index(blockIdx.x / Cluster::BLOCKS), stride(gridDim.x / Cluster::BLOCKS)
+    {
+    }
+
+    __device__ __forceinline__ bool next(int& row, int& col)
+    {
+        if (index >= down * across) return false;
+        const ptxlab::TileAt at = ptxlab::serpentine<GROUP>(index, down, across);
+        row = (at.row * CLUSTER_M + place.row) * BM;
+        col = (at.col * CLUSTER_N + place.col) * BN;
+        index += stride;
+        return true;
+    }
+};
+
+// One thread fills stage after stage, for this block and its neighbours in the cluster.
+__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring, unsigned shared,
+                                        Tiles tiles, int steps)
+{
+    Turn turn;
+    const unsigned part_a = tiles.place.col * ShareOfA::BYTES, part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
+    int row, col;
+    while (tiles.next(row, col)) {
+        row += tiles.place.col * (BM / CLUSTER_N);
+        col += tiles.place.row * (BN / CLUSTER_M);
+#pragma unroll 1
+        for (int step = 0; step < steps; ++step, turn.advance()) {
+            const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
+            ring.wait_empty(turn);
+            ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and from outside of the matrix
+            if constexpr (CLUSTER_N == 1) ShareOfA::load(stage, a, row, step * BK, full);
+            else ShareOfA::multicast(stage + part_a, a, row, step * BK, full, tiles.place.row_mask());
+            if constexpr (CLUSTER_M == 1) ShareOfB::load(stage + BYTES_A, b, col, step * BK, full);
+            else ShareOfB::multicast(stage + part_b, b, col, step * BK, full, tiles.place.col_mask());
+        }
+    }
+}
+
+// A warpgroup multiplies its 64 rows of all stages of a tile.
+__device__ __forceinline__ void multiply(unsigned (&sums)[1][1][BN / 2], const Ring& ring, Turn& turn,
+                                         const Cluster& place, unsigned shared, int consumer, int steps)
+{
+    const int lane = threadIdx.x % 32;
+    int read = 0;  // the stage of the step before
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        const unsigned stage = shared + turn.stage * STAGE;
+        ring.wait_full(turn);
+        ptxlab::wgmma_fence();
+        ptxlab::multiply_tile<TYPE, BN, 1, 1, A_K, B_K>(sums, stage + consumer * ptxlab::BYTES_OF_64_ROWS,
+                                                        stage + BYTES_A, step > 0);
+        ptxlab::wgmma_commit();
+        ptxlab::wgmma_wait<1>();  // the products of the step before are done
+        if (step > 0) place.release(ring.empty(read), lane);
+        read = turn.stage;
+        turn.advance();
+    }
+    ptxlab::wgmma_wait<0>();
+    place.release(ring.empty(read), lane);  // the next tile needs the stage
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
+KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap to,
+       const OUT* c, int m, int n, int k, float alpha, float beta)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];  // the swizzle is one of absolute addresses
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
+    const unsigned panels = shared + STAGES * STAGE;
+    const Ring ring(panels + 4 * CONSUMERS * Store::BYTES);
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // alike in the warp, and known to be
+    Tiles tiles(m, n);
+    const int steps = (k - 1) / BK + 1;
+
+    if (threadIdx.x == 0) ring.init(4 * CONSUMERS * Cluster::NEIGHBOURS);
+    Cluster::meet();  // before anyone arrives at a barrier, or copies into a neighbour
+
+    if (warp < 4) {
+        ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
+        unsigned leader;
+        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles, steps);
+    } else {
+        ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
+        Store store{panels + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta}};
+        Turn turn;
+        int row, col;
+        while (tiles.next(row, col)) {
+            unsigned sums[1][1][BN / 2];
+            multiply(sums, ring, turn, tiles.place, shared, warp / 4 - 1, steps);
+            store.template store<BN, 1>(to, sums[0], row + (warp - 4) * 16, col);
+        }
+        Store::finish();
+    }
+    Cluster::meet();  // a neighbour may still arrive at a barrier of this block
+}

@@ -1,0 +1,65 @@
+// Blocks of a cluster that compute neighbouring tiles of C, ROWS x COLS of them, and share what they copy: those
+// in one row of the cluster need the same tile of A, those in one column the same tile of B. Each copies its
+// part of the tile into all of them at once.
+#pragma once
+
+#include <ptxlab/cluster.cuh>
+#include <ptxlab/gemm_ring.cuh>
+
+namespace ptxlab {
+
+// Arrives at an mbarrier of any block of the cluster, and hands over nothing but that: the warp has written
+// nothing, and its products, which read the stage, are done. (An arrival that releases to the whole cluster
+// waits for all memory operations of the thread first, in each step.)
+__device__ __forceinline__ void arrive_in_cluster(unsigned barrier, unsigned block)
+{
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];"
+                 ::"r"(mbarrier_of_block(barrier, block))
+                 : "memory");
+}
+
+template <int ROWS, int COLS>
+struct ClusterPlace {
+    static constexpr int BLOCKS = ROWS * COLS;
+    static constexpr int NEIGHBOURS = ROWS + COLS - 1;  // in its row or column, itself among them
+    int row, col;
+
+    __device__ __forceinline__ ClusterPlace()
+    {
+        const int rank = BLOCKS == 1 ? 0 : cluster_rank();
+        row = rank / COLS;
+        col = rank % COLS;
+    }
+
+    // A bit for each block in its row, which share a tile of A; and in its column, which share one of B.
+    __device__ __forceinline__ unsigned short row_mask() const { return ((1 << COLS) - 1) << row * COLS; }
+    __device__ __forceinline__ unsigned short col_mask() const
+    {
+        constexpr int column = ((1 << BLOCKS) - 1) / ((1 << COLS) - 1);  // bits COLS apart
+        return column << col;
+    }
+
+    // Lanes of a warp say that it has read a stage, to each block that copies into it: one lane a block.
+    __device__ __forceinline__ void release(unsigned empty, int lane) const
+    {
+        if constexpr (BLOCKS == 1) {
+            if (lane == 0) mbarrier_arrive(empty);
+        } else if (lane < BLOCKS && (lane / COLS == row || lane % COLS == col)) {
+            arrive_in_cluster(empty, lane);
+        }
+    }
+
+    // All threads of the cluster meet, or of the block that stands alone. Nothing that they wrote is handed over;
+    // what was initialised before is, by mbarrier_init_fence().
+    static __device__ __forceinline__ void meet()
+    {
+        if constexpr (BLOCKS == 1) {
+            __syncthreads();
+        } else {
+            cluster_arrive<ClusterBarrier::relaxed>();
+            cluster_wait<ClusterBarrier::relaxed>();
+        }
+    }
+};
+
+}  // namespace ptxlab

@@ -1,0 +1,315 @@
+"""A GEMM stage whose blocks bring tiles to shared memory by TMA, where wgmma reads them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ptxlab.device.job import Argument, Dim3, MapArgument
+from ptxlab.errors import MissingError, UsageError
+from ptxlab.experiments.base import Case, Macros, option, sizes
+from ptxlab.experiments.gemm.problem import TYPES, Matrix, Problem
+from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.isa.tensor_map import TensorMap
+
+DEPTH = 64
+"""Of a tile in k: the 128 bytes of a swizzled line (TILE_DEPTH in kernels/include/ptxlab)."""
+
+INSTRUCTION_ROWS, INSTRUCTION_DEPTH, WIDEST = 64, 16, 256
+"""Of one wgmma: m, k, and the largest n."""
+
+ELEMENT = TYPES["f16"].nbytes  # of bf16 too
+TMA_UNIT = 16
+"""Bytes that the distance between two lines of a tensor map is a multiple of."""
+
+LARGEST_BOX = 256  # lines
+WARPGROUP = 128  # threads
+BARRIER = 8  # bytes
+WAVEFRONT = 128  # bytes
+PANEL = (16, 128)
+"""Rows, and bytes of each, of what a warp hands to TMA at once (kernels/include/ptxlab/gemm_store.cuh)."""
+ARCH = "sm_90a"
+
+
+class WgmmaStage(GemmStage):
+    """Base of such a stage. A subclass says how many stages its ring has, and which warps do what.
+
+    Its kernel takes ``(TensorMap a, TensorMap b, OUT* c, int m, int n, int k, float alpha, float beta)``.
+    """
+
+    acc = option("f32", choices=("f32",), help="type that sums are kept in")
+    block = option("128x256", choices=("128x256",), help="rows and columns of a block")
+    group = option(8, choices=(1, 2, 4, 8, 16, 32), help="tile rows that blocks walk through together")
+
+    oldest: ClassVar = 90
+    reasons: ClassVar = {
+        "shared wavefronts": "TMA writes each tile once, and each wgmma reads its rows of A and all of B",
+    }
+
+    def tile(self, case: Case) -> tuple[int, int, int]:
+        """Return the block that was chosen, and the depth of a swizzled line."""
+        rows, cols = sizes(case.block, parts=2, what="block")
+        return rows, cols, DEPTH
+
+    def warp_tile(self, case: Case) -> tuple[int, int]:
+        """Return the rows that a warp has of an instruction, as wide as the block."""
+        return INSTRUCTION_ROWS // 4, self.tile(case)[1]
+
+    def ring(self, case: Case) -> int:
+        """Return how many stages hold tiles."""
+        raise NotImplementedError("ring() is missing")
+
+    def consumers(self, case: Case) -> int:
+        """Return how many warpgroups multiply."""
+        return self.tile(case)[0] // INSTRUCTION_ROWS
+
+    def producers(self, case: Case) -> int:
+        """Return how many warpgroups do nothing but copy."""
+        del case
+        return 0
+
+    def threads(self, case: Case) -> int:
+        """Return the threads of all warpgroups."""
+        return WARPGROUP * (self.producers(case) + self.consumers(case))
+
+    def math_warps(self, case: Case) -> int:
+        """Return the warps of the consumers."""
+        return 4 * self.consumers(case)
+
+    def shared(self, case: Case) -> dict[str, int]:
+        """Return the tiles of each stage, and the barriers."""
+        rows, cols, _ = self.tile(case)
+        buffers = {}
+        for stage in range(self.ring(case)):
+            buffers[f"A, stage {stage}"] = rows * DEPTH * ELEMENT
+            buffers[f"B, stage {stage}"] = cols * DEPTH * ELEMENT
+        return buffers | {"barriers": self.barriers(case) * BARRIER}
+
+    def barriers(self, case: Case) -> int:
+        """Return how many mbarriers there are: full and empty ones."""
+        return 2 * self.ring(case)
+
+    def dynamic_shared_bytes(self, case: Case) -> int:
+        """Return all of it: it is more than the 48 KB that a kernel can declare."""
+        return sum(self.shared(case).values())
+
+    def instruction(self, case: Case) -> tuple[int, int]:
+        """Return the n of a wgmma, and how many of them cover a warpgroup's part of a tile, 16 deep."""
+        rows, cols, _ = self.tile(case)
+        across = -(-cols // WIDEST)
+        return cols // across, rows // self.consumers(case) // INSTRUCTION_ROWS * across
+
+    def macros(self, case: Case) -> Macros:
+        """Return the types, which operands are contiguous in k, the tile and the order."""
+        rows, cols, _ = self.tile(case)
+        problem = Problem.of(case)
+        return {
+            "TYPE": TYPES[case.dtype].cuda,
+            "OUT": TYPES[case.out].cuda,
+            "A_K": int(not problem.a.by_columns),
+            "B_K": int(problem.b.by_columns),
+            "BM": rows,
+            "BN": cols,
+            "GROUP": int(case.group),
+        }
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return the products of one tile: the loop over k is not unrolled."""
+        n, parts = self.instruction(case)
+        kind = {"f16": "F32", "bf16": "F32.BF16"}[case.dtype]
+        return {f"HGMMA.64x{n}x16.{kind}": parts * DEPTH // INSTRUCTION_DEPTH}
+
+    def demands(self, case: Case) -> dict[str, float]:
+        """Return, beside the least, the wavefronts that shared memory takes to be written and read."""
+        rows, cols, depth = self.tile(case)
+        n, parts = self.instruction(case)
+        written = (rows + cols) * depth * ELEMENT
+        read = self.consumers(case) * parts * (INSTRUCTION_ROWS + n) * depth * ELEMENT
+        steps = self.tiles(case) * self.steps(case)
+        return super().demands(case) | {"shared wavefronts": steps * (written + read) / WAVEFRONT}
+
+    def check(self, case: Case) -> None:
+        """Refuse, beside what no stage takes, other chips, and lines that TMA cannot step over.
+
+        Raises:
+            MissingError: the architecture has no wgmma.
+            UsageError: a leading dimension is no multiple of 8 elements.
+
+        """
+        if case.arch != ARCH:
+            what = f"stage {self.name} is not for {case.arch}; wgmma is {ARCH}'s alone"
+            raise MissingError(what, f"--arch {ARCH}")
+        super().check(case)
+        problem = Problem.of(case)
+        for name, matrix in (("A", problem.a), ("B", problem.b)):
+            if matrix.leading_dimension * ELEMENT % TMA_UNIT:
+                raise UsageError(
+                    f"{self.name} reads by TMA, whose lines start at multiples of {TMA_UNIT} bytes: those of "
+                    f"{name} have {matrix.leading_dimension} {case.dtype}; legal: multiples of "
+                    f"{TMA_UNIT // ELEMENT}"
+                )
+
+    def box_lines(self, case: Case) -> tuple[int, int]:
+        """Return how many lines of k-contiguous A, and of B, one copy brings."""
+        rows, cols, _ = self.tile(case)
+        return rows, cols
+
+    def arguments(self, case: Case) -> tuple[Argument, ...]:
+        """Return the tensor maps of A and B, the pointer to C, sizes and factors."""
+        problem, (lines_a, lines_b) = Problem.of(case), self.box_lines(case)
+        a = operand_map(problem.a, case.dtype, lines_a if not problem.a.by_columns else DEPTH)
+        b = operand_map(problem.b, case.dtype, lines_b if problem.b.by_columns else DEPTH)
+        return (MapArgument(a, "a"), MapArgument(b, "b"), "c", *self.scalars(case))
+
+
+class StoringStage(WgmmaStage):
+    """Base of a stage that writes C by TMA: each warp hands it panels of 16 rows of 128 bytes.
+
+    Its kernel takes a third TensorMap, that of C, behind those of A and B.
+    """
+
+    buffers = option(2, choices=(1, 2, 4), help="panels of C that each warp has on their way")
+
+    def producers(self, case: Case) -> int:
+        """Return the warpgroup that copies."""
+        del case
+        return 1
+
+    def staging(self, case: Case) -> int:
+        """Return the bytes that C passes through: some panels for each warp that multiplies."""
+        rows, width = PANEL
+        warps = 4 * (self.threads(case) // WARPGROUP - self.producers(case))
+        return warps * int(case.buffers) * rows * width
+
+    def shared(self, case: Case) -> dict[str, int]:
+        """Return the stages, the panels of C and the barriers."""
+        tiles = super().shared(case)
+        barriers = tiles.pop("barriers")
+        return tiles | {"panels of C": self.staging(case), "barriers": barriers}
+
+    def check(self, case: Case) -> None:
+        """Refuse, beside what no such stage takes, lines of C that TMA cannot step over.
+
+        Raises:
+            UsageError: they start at no multiples of 16 bytes.
+
+        """
+        super().check(case)
+        size = TYPES[case.out].nbytes
+        if Problem.of(case).c.leading_dimension * size % TMA_UNIT:
+            raise UsageError(
+                f"{self.name} writes C by TMA, whose lines start at multiples of {TMA_UNIT} bytes: -n is "
+                f"{case.n}; legal for {case.out}: multiples of {TMA_UNIT // size}"
+            )
+
+    def macros(self, case: Case) -> Macros:
+        """Return how C passes through, and whether it is scaled."""
+        scaled = (case.alpha, case.beta) != (1.0, 0.0)
+        return {**super().macros(case), "BUFFERS": int(case.buffers), "SCALED": int(scaled)}
+
+    def arguments(self, case: Case) -> tuple[Argument, ...]:
+        """Return the map of C too."""
+        a, b, *others = super().arguments(case)
+        rows, width = PANEL
+        c = matrix_map((int(case.m), int(case.n)), case.out, (rows, width // TYPES[case.out].nbytes))
+        return (a, b, MapArgument(c, "c"), *others)
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return, beside the products, that registers change hands."""
+        return {**super().claims(case), "USETMAXREG": 2}
+
+
+class ClusterStage(StoringStage):
+    """Base of a stage whose blocks stay on their SM, in clusters that share what they copy."""
+
+    cluster_shape = option(
+        "2x1", choices=("1x1", "1x2", "2x1", "2x2", "4x1"), help="blocks that share tiles, down and across"
+    )
+    blocks = option(132, help="blocks that stay: one for each SM", metavar="BLOCKS")
+
+    def cluster_tiles(self, case: Case) -> tuple[int, int]:
+        """Return how many tiles a cluster computes at once, down and across."""
+        down, across = sizes(case.cluster_shape, parts=2, what="cluster")
+        return down, across
+
+    def cluster(self, case: Case) -> Dim3 | None:
+        """Return the blocks of a cluster in a row."""
+        size = math.prod(self.cluster_tiles(case))
+        return (size, 1, 1) if size > 1 else None
+
+    def grid(self, case: Case) -> Dim3:
+        """Return whole clusters: as many as there is work for, or as many as stay."""
+        size = math.prod(self.cluster_tiles(case))
+        work = math.prod(self.padded_tiles(case)) // size * self.pieces(case)
+        return min(work, int(case.blocks) // size) * size, 1, 1
+
+    def padded_tiles(self, case: Case) -> tuple[int, int]:
+        """Return the tiles that cover C, down and across, with those outside of it that make up clusters."""
+        rows, cols, _ = self.tile(case)
+        down, across = self.cluster_tiles(case)
+        return -(-int(case.m) // (rows * down)) * down, -(-int(case.n) // (cols * across)) * across
+
+    def pieces(self, case: Case) -> int:
+        """Return how many blocks compute a tile, each a part of k."""
+        del case
+        return 1
+
+    def box_lines(self, case: Case) -> tuple[int, int]:
+        """Return the lines that each block of a cluster copies of what it shares."""
+        rows, cols, _ = self.tile(case)
+        down, across = self.cluster_tiles(case)
+        return rows // across, cols // down
+
+    def check(self, case: Case) -> None:
+        """Refuse, beside what no such stage takes, what does not go together.
+
+        Raises:
+            UsageError: there is not one cluster, a block's share is no whole panels, or more than a box.
+
+        """
+        super().check(case)
+        size = math.prod(self.cluster_tiles(case))
+        if int(case.blocks) < size:
+            raise UsageError(f"--set blocks={case.blocks} in clusters of {size}; legal: {size} and more")
+        for what, lines, along_k in self.shares(case):
+            if lines > LARGEST_BOX or (not along_k and lines % INSTRUCTION_ROWS):
+                legal = f"at most {LARGEST_BOX}; multiples of {INSTRUCTION_ROWS} where lines are not along k"
+                raise UsageError(
+                    f"block {case.block} in clusters of {case.cluster_shape}: each would copy {lines} rows "
+                    f"of {what}; legal: {legal}"
+                )
+
+    def shares(self, case: Case) -> Iterator[tuple[str, int, bool]]:
+        """Yield A and B: the rows that a block copies of a tile, and whether lines are along k."""
+        lines_a, lines_b = self.box_lines(case)
+        yield "A", lines_a, case.layout[0] == "t"
+        yield "B", lines_b, case.layout[1] == "n"
+
+    def macros(self, case: Case) -> Macros:
+        """Return the shape of a cluster too."""
+        down, across = self.cluster_tiles(case)
+        return {**super().macros(case), "CLUSTER_M": down, "CLUSTER_N": across}
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return, beside the products, the copies into both blocks."""
+        down, across = self.cluster_tiles(case)
+        blocks = {"A": across, "B": down}
+        copies = sum(
+            1 if along_k else lines // INSTRUCTION_ROWS
+            for what, lines, along_k in self.shares(case)
+            if blocks[what] > 1
+        )
+        return {**super().claims(case), "UTMALDG.2D.MULTICAST": copies}
+
+
+def operand_map(matrix: Matrix, dtype: str, lines: int) -> TensorMap:
+    """Return the map of an operand, whose box is so many lines of 128 swizzled bytes."""
+    size = (matrix.cols, matrix.rows) if matrix.by_columns else (matrix.rows, matrix.cols)
+    return matrix_map(size, dtype, (lines, 128 // TYPES[dtype].nbytes))
+
+
+def matrix_map(size: tuple[int, int], dtype: str, box: tuple[int, int]) -> TensorMap:
+    """Return the map of a packed matrix of (lines, width) elements, swizzled in shared memory."""
+    stride = size[1] * TYPES[dtype].nbytes
+    return TensorMap(dtype, size, (stride,), box, (1, 1), swizzle="128B", l2="256")

@@ -1,0 +1,207 @@
+"""The stages on wgmma, without a GPU: what TMA writes is what wgmma reads, and what goes together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ptxlab.device.job import MapArgument
+from ptxlab.errors import MissingError, UsageError
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm import GemmStage
+from ptxlab.experiments.gemm.plan import Plan, plans
+from ptxlab.experiments.gemm.wgmma import DEPTH, ClusterStage, WgmmaStage
+from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.isa import tma
+from ptxlab.isa.tensor_map import TensorMap
+from ptxlab.isa.wgmma_descriptor import Descriptor
+
+FOUND = {entry.name: find_stage(entry.name) for entry in stage_entries()}
+WGMMA = {name: stage for name, stage in FOUND.items() if isinstance(stage, WgmmaStage)}
+CLUSTERS = {name: stage for name, stage in WGMMA.items() if isinstance(stage, ClusterStage)}
+
+Words = NDArray[np.uint16]
+
+
+def maps(stage: GemmStage, case: Case) -> dict[str, TensorMap]:
+    """Return the tensor maps of a launch, by the buffer that each is of."""
+    return {each.buffer: each.map for each in stage.arguments(case) if isinstance(each, MapArgument)}
+
+
+def tile_in_shared_memory(
+    m: TensorMap, matrix: Words, row: int, k: int, rows: int, *, along_k: bool
+) -> Words:
+    """Return shared memory after the copies of a tile, as OperandTile::load() makes them."""
+    memory, image = matrix.view(np.uint8).ravel(), np.zeros(rows * DEPTH * 2, np.uint8)
+    if along_k:
+        return tma.load(m, memory, (k, row), image, 0).view(np.uint16)
+    for panel in range(rows // 64):
+        image = tma.load(m, memory, (row + 64 * panel, k), image, panel * 64 * DEPTH * 2)
+    return image.view(np.uint16)
+
+
+def read_by_wgmma(image: Words, rows: int, part: int, *, along_k: bool) -> Words:
+    """Return the tile, [rows, DEPTH], as descriptors of parts of rows find it: see operand_descriptor()."""
+    first = 1 << 62 | (1024 // 16) << 32 | (8192 // 16) << 16
+    step = (32 if along_k else 16 * 128) // 16
+    found = np.zeros((rows, DEPTH), np.uint16)
+    for row in range(0, rows, part):
+        for i in range(DEPTH // 16):
+            descriptor = Descriptor.of(first + row * DEPTH * 2 // 16 + i * step)
+            places = descriptor.addresses(part, 16, 16, "K" if along_k else "MN")
+            found[row : row + part, 16 * i : 16 * i + 16] = image[places // 2]
+    return found
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("name", WGMMA)
+def test_wgmma_reads_what_tma_writes(name: str, layout: str) -> None:
+    """Every element where it belongs, zeros beyond the end of the matrix, for both operands."""
+    stage = WGMMA[name]
+    case = stage.case(
+        "sm_90a", m=328, n=328, k=104, layout=layout, **{"cluster_shape": "1x1"} if name in CLUSTERS else {}
+    )
+    tile = stage.tile(case)
+    for buffer, rows, along_k in (("a", tile[0], layout[0] == "t"), ("b", tile[1], layout[1] == "n")):
+        logical = (np.arange(328 * 104, dtype=np.uint16) + 1).reshape(328, 104)
+        stored = np.ascontiguousarray(logical if along_k else logical.T)
+        image = tile_in_shared_memory(maps(stage, case)[buffer], stored, 128, 64, rows, along_k=along_k)
+        expected = np.zeros((rows, DEPTH), np.uint16)
+        inside = logical[128 : 128 + rows, 64:128]
+        expected[: inside.shape[0], : inside.shape[1]] = inside
+        for part in {64, rows}:
+            np.testing.assert_array_equal(read_by_wgmma(image, rows, part, along_k=along_k), expected)
+
+
+@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
+def test_panels_of_c_leave_unswizzled_and_clipped(out: str) -> None:
+    """What the lanes lay into a panel, TMA writes row by row, and nothing beyond the end of C."""
+    stage = FOUND["hopper"]
+    size = 4 if out == "f32" else 2
+    case = stage.case("sm_90a", m=24, n=128 // size + 8, k=8, out=out)
+    c = maps(stage, case)["c"]
+    logical = np.arange(16 * 128, dtype=np.uint8).reshape(16, 128)  # a panel, row by row
+    panel = np.zeros(16 * 128, np.uint8)
+    for row in range(16):
+        for chunk in range(8):
+            at = row * 128 + (chunk ^ row % 8) * 16
+            panel[at : at + 16] = logical[row, 16 * chunk : 16 * chunk + 16]
+    before = np.full(24 * c.shape[1] * size, 0xAB, np.uint8)
+    written = tma.store(c, before, (128 // size, 16), panel, 0).reshape(24, -1)
+    expected = before.reshape(24, -1).copy()
+    expected[16:, 128:] = logical[:8, : 8 * size]
+    np.testing.assert_array_equal(written, expected)
+
+
+@pytest.mark.parametrize("name", WGMMA)
+def test_lines_that_tma_cannot_step_over_are_refused(name: str) -> None:
+    """The operand, its line and the legal ones are named; k counts where lines are along k."""
+    stage = WGMMA[name]
+    with pytest.raises(UsageError, match="those of A have 36 f16; legal: multiples of 8"):
+        stage.case("sm_90a", k=36)
+    with pytest.raises(UsageError, match="those of B have 36 f16; legal: multiples of 8"):
+        stage.case("sm_90a", n=36, layout="tt")
+    stage.case("sm_90a", m=36, n=40, k=64)
+
+
+@pytest.mark.parametrize("name", WGMMA)
+def test_wgmma_is_of_one_chip(name: str) -> None:
+    """Neither older nor newer ones have it."""
+    for arch in ("sm_80", "sm_90", "sm_100a"):
+        with pytest.raises(MissingError, match=f"not for {arch}"):
+            WGMMA[name].case(arch)
+
+
+def test_c_that_tma_cannot_write_is_refused() -> None:
+    """16 bytes are 8 elements of 16 bits, or 4 of 32; the rungs below hopper write any C."""
+    for out, n in (("f16", 12), ("f32", 10)):
+        with pytest.raises(UsageError, match=f"-n is {n}; legal for {out}: multiples of"):
+            FOUND["hopper"].case("sm_90a", n=n, out=out)
+        FOUND["warp-specialized"].case("sm_90a", n=n, out=out)
+    FOUND["hopper"].case("sm_90a", n=12, out="f32")
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_grids_are_whole_clusters(name: str) -> None:
+    """As many as there is work for, at most as many as stay; a tile outside of C makes up the number."""
+    stage = CLUSTERS[name]
+    for (m, n), shape, grid in (
+        ((1, 8), "2x1", 2),
+        ((128, 512), "1x2", 2),
+        ((300, 520), "2x1", 12),
+        ((4096, 4096), "2x1", 132),
+    ):
+        block = {"block": "128x256"} | ({"roles": "cooperative"} if "roles" in stage.options() else {})
+        case = stage.case("sm_90a", m=m, n=n, k=64, cluster_shape=shape, **block)
+        assert stage.launch(case).grid == (grid, 1, 1), shape
+    with pytest.raises(UsageError, match="legal: 2 and more"):
+        stage.case("sm_90a", blocks=1)
+
+
+def test_every_stage_that_fits_is_used() -> None:
+    """227 KB less what C passes through: four stages of 48 KB beside 32 KB."""
+    hopper = FOUND["hopper"]
+    case = hopper.case("sm_90a", block="128x256", roles="cooperative")
+    buffers = hopper.shared(case)
+    assert [name for name in buffers if name.startswith("A")] == [f"A, stage {i}" for i in range(4)]
+    assert buffers["panels of C"] == 8 * 2 * 16 * 128
+    assert sum(buffers.values()) <= 232_448 < sum(buffers.values()) + 48 * 1024
+
+
+def test_hopper_says_what_does_not_go_together() -> None:
+    """A box of too many lines, half a panel, a block that two consumers cannot share, too many sums."""
+    for options, legal in (
+        ({"block": "128x320", "cluster_shape": "1x1"}, "legal: at most 256"),
+        ({"block": "256x192", "cluster_shape": "2x1", "layout": "tt"}, "multiples of 64"),
+        ({"splits": 4, "k": 128}, "-k 128 is 2 steps"),
+        ({"block": "64x256", "roles": "cooperative"}, "legal: --set roles=ping-pong"),
+        ({"block": "128x256", "roles": "ping-pong"}, "256 sums a thread; legal: 192"),
+    ):
+        with pytest.raises(UsageError, match=legal):
+            FOUND["hopper"].case("sm_90a", **options)
+
+
+def test_a_hilbert_curve_passes_every_tile_once() -> None:
+    """Where the grid is a square of a power of two, from neighbour to neighbour."""
+    stage = FOUND["persistent"]
+    for m, n in ((8 * 128, 8 * 256), (3 * 128, 5 * 256), (1, 8)):
+        case = stage.case("sm_90a", m=m, n=n, k=8, order="hilbert")
+        (listed,) = (each.data for each in stage.scratch(case) if each.name == "hilbert")
+        assert listed is not None
+        assert len({tuple(each) for each in listed.tolist()}) == len(listed) == stage.tiles(case)
+    case = stage.case("sm_90a", m=8 * 128, n=8 * 256, k=8, order="hilbert")
+    listed = stage.scratch(case)[1].data
+    assert listed is not None
+    assert (np.abs(np.diff(listed.astype(int), axis=0)).sum(axis=1) == 1).all()
+
+
+def test_hopper_takes_the_plan_that_the_model_thinks_fastest() -> None:
+    """Unless it is told another one; what it took is among the options of the point."""
+    hopper = FOUND["hopper"]
+    small = hopper.case("sm_90a", m=1024, n=1024, k=1024)
+    assert (small.block, small.roles, small.splits) == ("64x128", "ping-pong", 1)
+    deep = hopper.case("sm_90a", m=64, n=4096, k=7168)
+    assert int(deep.splits) > 1
+    for options in ({"block": "256x192"}, {"roles": "ping-pong"}, {"cluster_shape": "1x2"}, {"splits": 2}):
+        told = hopper.case("sm_90a", **options)
+        assert all(getattr(told, name) == value for name, value in options.items())
+
+
+def test_a_plan_takes_longer_with_emptier_waves_and_with_more_to_add() -> None:
+    """133 tiles take two waves; parts of a tile must be added up."""
+    plan = Plan(rows=128, cols=256, alone=False, down=1, across=1, splits=1)
+    one, two = (plan.cycles((128 * tiles, 256, 4096), 132) for tiles in (132, 133))
+    assert two > 1.9 * one
+    halves = dataclasses.replace(plan, splits=2)
+    assert halves.cycles((128 * 132, 256, 4096), 132) > one
+    assert halves.cycles((128 * 66, 256, 4096), 132) < plan.cycles((128 * 66, 256, 4096), 132)
+
+
+def test_plans_split_no_further_than_there_are_blocks() -> None:
+    """And each part has two steps at least."""
+    tiles = [(128, 256, False)]
+    assert {plan.splits for plan in plans(tiles, (4096, 4096, 4096), 132)} == {1}
+    assert {plan.splits for plan in plans(tiles, (128, 256, 512), 132)} == {1, 2, 3, 4}
