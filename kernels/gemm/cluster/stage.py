@@ -15,6 +15,8 @@ REGISTERS = (40, 232)
 class ClusterMulticast(ClusterStage):
     """persistent blocks in clusters that share what they copy: TMA writes a tile into both."""
 
+    below = "persistent"
+    ceiling = "wgmma"
     stages = option(4, choices=(2, 3, 4), help="tiles that are on their way or being multiplied")
 
     def ring(self, case: Case) -> int:

@@ -46,6 +46,8 @@ AUTO = "auto"
 class Hopper(ClusterStage):
     """Persistent and warp-specialized, in clusters that share tiles, with C written by TMA."""
 
+    below = "cluster"
+    ceiling = "wgmma"
     block = option(AUTO, choices=(AUTO, *REGISTERS), help="rows and columns of a block")
     roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
     cluster_shape = option(

@@ -26,6 +26,8 @@ MOST_LISTED = 2**20
 class Persistent(StoringStage):
     """warp-specialized blocks that stay on their SM, and take one tile of C after the other."""
 
+    below = "warp-specialized"
+    ceiling = "wgmma"
     stages = option(4, choices=(2, 3, 4), help="tiles that are on their way or being multiplied")
     schedule = option("static", choices=SCHEDULES, help="tiles in steps of the grid, or drawn from a counter")
     order = option("serpentine", choices=ORDERS, help="how the tiles follow each other over C")

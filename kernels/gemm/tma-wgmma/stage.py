@@ -12,6 +12,8 @@ from ptxlab.experiments.gemm.wgmma import WgmmaStage
 class TmaWgmma(WgmmaStage):
     """One warpgroup that takes turns: TMA brings a tile, wgmma multiplies it from shared memory."""
 
+    below = "ampere"
+    ceiling = "wgmma"
     block = option("128x128", choices=("64x128", "64x256", "128x128"), help="rows and columns of a block")
 
     def ring(self, case: Case) -> int:

@@ -17,6 +17,8 @@ with 168 each, which is what they share.
 class WarpSpecialized(WgmmaStage):
     """wgmma-pipelined with warps of their own for the copies: a producer and two consumers."""
 
+    below = "wgmma-pipelined"
+    ceiling = "wgmma"
     stages = option(4, choices=(2, 3, 4), help="tiles that are on their way or being multiplied")
 
     def ring(self, case: Case) -> int:

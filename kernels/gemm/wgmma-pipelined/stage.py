@@ -12,6 +12,8 @@ from ptxlab.experiments.gemm.wgmma import WgmmaStage
 class WgmmaPipelined(WgmmaStage):
     """tma-wgmma with a ring of stages: tiles are on their way while others are multiplied."""
 
+    below = "tma-wgmma"
+    ceiling = "wgmma"
     stages = option(4, choices=(2, 3, 4), help="tiles that are on their way or being multiplied")
 
     def ring(self, case: Case) -> int:
