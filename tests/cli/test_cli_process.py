@@ -178,7 +178,7 @@ import sys
 from pathlib import Path
 import ptxlab.cli.main
 from ptxlab.toolchain.tools import run_tool
-ptxlab.cli.main.run = lambda argv: run_tool(Path("/bin/sh"), ["-c", "echo $$ >pid; exec sleep 60"], timeout=60)
+ptxlab.cli.main.run = lambda _: run_tool(Path("/bin/sh"), ["-c", "echo $$ >pid; exec sleep 60"], timeout=99)
 from ptxlab.__main__ import main
 main()
 """
