@@ -98,3 +98,25 @@ def test_a_picture_loads_what_draws_when_it_is_asked_for() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     assert done.stdout.split() == ["False", "False", "True"]
+
+
+def test_completion_finds_the_modules() -> None:
+    """What a person may type after the dot."""
+    assert {"mma", "wgmma", "ldmatrix"} <= set(dir(isa))
+    assert {"banks", "algebra", "Layout"} <= set(dir(layout))
+
+
+def test_a_composed_layout_is_its_text() -> None:
+    """And the text makes the same one."""
+    tile = layout.parse_layout("Sw<3,4,3> o smem_ptr[16b] o (8,64):(64,1)")
+    assert repr(tile) == "parse_layout('Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)')"
+    assert eval(repr(tile), {"parse_layout": layout.parse_layout}) == tile  # noqa: S307 - what repr promises
+
+
+def test_an_operation_by_hand_is_told_and_drawn() -> None:
+    """Step by step as text; as a picture with its operands, its result and its steps."""
+    done = layout.explain("complement 4:2 24")
+    assert repr(done).splitlines()[0] == "complement 4:2 24"
+    assert repr(done).splitlines()[-1] == "complement of 4:2 and 24 is (2,3):(1,8)."
+    shown = texts(done._repr_svg_())
+    assert {"A = 4:2, 1 x 4", "R = (2,3):(1,8), 2 x 3", "by hand"} <= set(shown)
