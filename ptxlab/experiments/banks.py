@@ -199,10 +199,8 @@ def picture(kind: Access, addresses: list[int | None], cost: Wavefronts) -> dict
             lanes = [_at(served.get(bank, []), wavefront) for bank in range(BANKS)]
             cells.append([f"{each[0]}{'+' * (len(set(each)) > 1)}" if each else "" for each in lanes])
             colours.append([each[0] if each else None for each in lanes])
-            names.append(
-                f"{phase}: wavefront {wavefront}" if len(cost.groups) > 1 else f"wavefront {wavefront}"
-            )
-    by = "phase: wavefront" if len(cost.groups) > 1 else "wavefront by wavefront"
+            names.append(f"{phase}:{wavefront}" if len(cost.groups) > 1 else str(wavefront))
+    by = "phase:wavefront" if len(cost.groups) > 1 else "wavefront by wavefront"
     return {
         "title": f"lane in each bank, {by} (+: more lanes share the word)",
         "cells": cells or [[""] * BANKS],

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.isa.shown import Shown
 
 MOST = (1 << 20) - 1
 """The largest count of arrivals, and the most by which the tx-count may be off 0, either way."""
@@ -345,7 +346,7 @@ def _check_order(name: str, before: Sequence[Step]) -> None:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Shown):
     """What a trace does.
 
     Attributes:
@@ -362,6 +363,24 @@ class Trace:
     passed: NDArray[np.int32]
     completed: list[int]
     broken: MBarrierError | None = None
+
+    def __repr__(self) -> str:
+        lines = [
+            f"step {row['step']}: {row['completed']} phases complete, parity {row['parity']}, "
+            f"{row['pending']} pending, tx {row['tx']}" + (f", the wait {row['wait']}" if row["wait"] else "")
+            for row in self.rows()
+        ]
+        return "\n".join([*lines, *([f"then {self.broken}"] if self.broken else [])])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the barrier after each step, up to the one in which a count leaves its range."""
+        waits = {NO_WAIT: "", 0: "blocks", 1: "passes"}
+        return [
+            {"step": number + 1, "completed": done, **fields(int(word)), "wait": waits[int(passed)]}
+            for number, (done, word, passed) in enumerate(
+                zip(self.completed, self.objects, self.passed, strict=False)
+            )
+        ]
 
 
 def run(steps: Sequence[Step]) -> Trace:

@@ -1,4 +1,4 @@
-"""What the thread is called that an entry of a register map is about. Imports nothing: every page needs it."""
+"""What the thread is called that an entry of a register map is about. Light, as every page needs it."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def warp_of(entry: Mapping[str, int]) -> int:
 
 
 def thread(entry: Mapping[str, int]) -> str:
-    """Return the name of the thread that an entry is about: its lane, and its warp where there are several."""
+    """Return the name of the thread of an entry: its lane, and its warp where there are several."""
     return f"warp {warp_of(entry)} lane {entry['lane']}" if "warp" in entry else f"lane {entry['lane']}"

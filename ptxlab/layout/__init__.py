@@ -82,4 +82,5 @@ if not TYPE_CHECKING:  # a type checker shall go on to find misspelt names
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *EXPORTS, *(module.name for module in iter_modules(__path__))})
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*own, *EXPORTS, *(module.name for module in iter_modules(__path__))})

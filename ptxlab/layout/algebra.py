@@ -16,7 +16,7 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from ptxlab.errors import UsageError
 from ptxlab.isa.shown import Shown
 
 IntTuple = int | tuple["IntTuple", ...]
-Coordinate = int | tuple["Coordinate", ...]
+Coordinate = SupportsIndex | tuple["Coordinate", ...] | list["Coordinate"]
 
 LARGEST = 1 << 40
 """Of a size or an offset: beyond any memory, and far below where numpy's integers end."""
@@ -388,7 +388,7 @@ def _like(shape: IntTuple, numbers: Iterator[int]) -> IntTuple:
     return tuple(_like(part, numbers) for part in shape)
 
 
-def _offset(coordinate: Coordinate, shape: IntTuple, stride: IntTuple) -> int:
+def _offset(coordinate: IntTuple, shape: IntTuple, stride: IntTuple) -> int:
     if isinstance(coordinate, int):
         if not 0 <= coordinate < product(shape):
             raise UsageError(

@@ -6,6 +6,7 @@ from functools import singledispatch
 
 from ptxlab.experiments.algebra import LARGEST, described, worked
 from ptxlab.experiments.swizzle import chunks_picture
+from ptxlab.isa.mbarrier import Trace
 from ptxlab.isa.registers import RegisterMap
 from ptxlab.layout.algebra import Layout
 from ptxlab.layout.notation import Composed
@@ -16,6 +17,8 @@ from ptxlab.render.blocks import drawn as drawn_grid
 from ptxlab.render.operands import operand_blocks
 from ptxlab.render.svg import draw
 from ptxlab.render.views.layout_algebra import evaluated, explained
+
+_PHASE = 4  # colours of neighbouring numbers differ in lightness, every fourth in hue
 
 
 def drawn(thing: object) -> str | None:
@@ -48,6 +51,21 @@ def _(done: Explanation) -> list[Block]:
 @_blocks.register
 def _(swizzle: Swizzle) -> list[Block]:
     return [Text(f"Swizzle{swizzle}", "heading"), drawn_grid(chunks_picture(swizzle))]
+
+
+@_blocks.register
+def _(trace: Trace) -> list[Block]:
+    rows = trace.rows()
+    names = ("completed", "parity", "pending", "tx", "wait")
+    grid = Grid(
+        "the barrier after each step, coloured by phase",
+        [[str(row[name]) for row in rows] for name in names],
+        [[_PHASE * row["completed"] for row in rows]] * len(names),
+        ["phases complete", "parity", "arrivals pending", "tx: bytes pending", "the wait"],
+        [str(row["step"]) for row in rows],
+    )
+    told = [Text(f"Then {trace.broken}.", "bad")] if trace.broken else []
+    return [Text("What a trace of an mbarrier does", "heading"), grid, *told] if rows else []
 
 
 @_blocks.register

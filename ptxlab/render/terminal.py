@@ -168,8 +168,8 @@ def _gap(grid: Grid, room: int) -> int:
 
 
 def _left(grid: Grid) -> int:
-    """Return the width of the names of the rows, with the spaces around them."""
-    return 2 + max((len(name) for name in grid_names(grid)[0]), default=0)
+    """Return the width of the names of the rows, with the space behind them."""
+    return 1 + max((len(name) for name in grid_names(grid)[0]), default=0)
 
 
 def _widest(grid: Grid) -> int:
@@ -187,7 +187,7 @@ def _grid(grid: Grid, room: int) -> RenderableType:
     for row, (name, cells, colours) in enumerate(zip(row_names, grid.cells, grid.colours, strict=True)):
         shown = (f"[{text}]" if (row, col) == grid.marked else text for col, text in enumerate(cells))
         painted = (_painted(text.center(width), number) for text, number in zip(shown, colours, strict=True))
-        lines.append(RichText.assemble((f" {name:>{left - 2}} ", "dim"), *painted))
+        lines.append(RichText.assemble((f"{name:>{left - 1}} ", "dim"), *painted))
     return Group(*lines)
 
 

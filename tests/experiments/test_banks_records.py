@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from ptxlab.errors import UsageError
 from ptxlab.experiments.banks import banks_record
+from ptxlab.render.show import text_of
 
 
 @pytest.mark.parametrize(
@@ -134,10 +137,20 @@ def test_the_address_may_stand_alone(run_here: Any) -> None:
         assert "banks needs the address of each lane, once; legal: --addr EXPR" in refused.stderr
 
 
+def test_all_banks_stand_side_by_side(run_here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 100 columns, of several phases too."""
+    document = json.loads(run_here("banks", "lane*128", "--width", "128", "--json").stdout)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", text_of(document, "table")).splitlines()
+    assert [line.split() for line in lines if line.split()[:2] == ["0", "1"]] == [[str(n) for n in range(32)]]
+    assert max(map(len, lines)) <= 100
+
+
 def test_banks_are_drawn(run_here: Any, tmp_path: Path) -> None:
     """Every wavefront in the picture, and in the page."""
     picture, page = tmp_path / "banks.svg", tmp_path / "banks.html"
     run_here("banks", "lane*128", "--width", "128", "--svg", str(picture), "--html", str(page))
     for text in (picture.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")):
-        assert "0: wavefront 7" in text
+        assert "row 0:7, column" in text
         assert "lanes 0-7 want 8 different words of bank 0" in text

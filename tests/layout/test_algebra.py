@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,11 +242,12 @@ def test_tiles_that_do_not_divide_reach_past_the_end() -> None:
 
 def test_whole_numbers_of_any_kind_are_python_s() -> None:
     """Lists become tuples and numpy's numbers Python's, in the layout and where it is called."""
-    rows = Layout([4, np.int64(8)], [np.int32(8), 1])  # type: ignore[list-item,arg-type]
+    shape: Any = [4, np.int64(8)]
+    rows = Layout(shape, (np.int32(8), 1))  # type: ignore[arg-type]
     assert rows == Layout((4, 8), (8, 1))
     assert str(rows) == "(4,8):(8,1)"
     assert rows(np.int64(3)) == rows(3) == 24
-    assert rows([1, np.int64(2)]) == rows(1, 2) == 10  # type: ignore[arg-type]
+    assert rows([1, np.int64(2)]) == rows(1, 2) == 10
     assert type(rows(np.int64(3))) is int
     assert algebra.packed([4, [2, 2]]) == Layout((4, (2, 2)), (1, (4, 8)))  # type: ignore[arg-type]
 
@@ -253,7 +255,8 @@ def test_whole_numbers_of_any_kind_are_python_s() -> None:
 @pytest.mark.parametrize("wrong", ["4", 4.0, None, (4, "8")])
 def test_what_is_no_whole_number_is_refused(wrong: object) -> None:
     """As a shape, as a stride and as a coordinate."""
-    for build in (lambda: Layout(wrong, 1), lambda: Layout(4, wrong), lambda: Layout(4, 1)(wrong)):  # type: ignore[arg-type]
+    given: Any = wrong
+    for build in (lambda: Layout(given, 1), lambda: Layout(4, given), lambda: Layout(4, 1)(given)):
         with pytest.raises(UsageError, match="neither a whole number nor a tuple of such"):
             build()
 
@@ -283,7 +286,8 @@ def test_a_swizzle_of_bytes_under_a_layout_of_halves() -> None:
 @pytest.mark.parametrize(
     ("source", "column"),
     [("(4,8:(1,4)", 5), ("(4,8):(1,x)", 10), ("(4,8):(1,4) x", 13), ("Sw<3,4 o 4", 8), ("", 1),
-     ("(4,0):(1,2)", 1), ("Sw<3,3,1> o 4:1", 3), ("Sw<60,60,60> o 64:1", 3), ("Sw<3,62,3> o 8:1", 3), ("Sw<3,4,3> o smem_ptr[7b] o 4", 22)],
+     ("(4,0):(1,2)", 1), ("Sw<3,3,1> o 4:1", 3), ("Sw<60,60,60> o 64:1", 3),
+     ("Sw<3,62,3> o 8:1", 3), ("Sw<3,4,3> o smem_ptr[7b] o 4", 22)],
 )  # fmt: skip
 def test_malformed_text_is_told_with_its_column(source: str, column: int) -> None:
     """Counted from 1, as editors do."""

@@ -104,6 +104,21 @@ def test_completion_finds_the_modules() -> None:
     """What a person may type after the dot."""
     assert {"mma", "wgmma", "ldmatrix"} <= set(dir(isa))
     assert {"banks", "algebra", "Layout"} <= set(dir(layout))
+    for package in (isa, layout):
+        assert not {"find_spec", "import_module", "TYPE_CHECKING"} & set(dir(package))
+
+
+def test_a_trace_of_a_barrier_is_told_and_drawn() -> None:
+    """Step by step; where a count leaves its range it says so, and ends."""
+    trace = isa.mbarrier.run(isa.mbarrier.parse_trace("init 2; arrive; wait 0; arrive; wait 0"))
+    assert repr(trace).splitlines()[2:] == [
+        "step 3: 0 phases complete, parity 0, 1 pending, tx 0, the wait blocks",
+        "step 4: 1 phases complete, parity 1, 2 pending, tx 0",
+        "step 5: 1 phases complete, parity 1, 2 pending, tx 0, the wait passes",
+    ]
+    assert {"arrivals pending", "blocks", "passes"} <= set(texts(trace._repr_svg_()))
+    broken = isa.mbarrier.run(isa.mbarrier.parse_trace("init 1; arrive; arrive by 2"))
+    assert repr(broken).splitlines()[-1] == f"then {broken.broken}"
 
 
 def test_a_composed_layout_is_its_text() -> None:

@@ -52,11 +52,29 @@ def test_units(bits: int, elements: tuple[int, int, int]) -> None:
     assert parse_swizzle(",".join(map(str, elements)), bits) == Swizzle(*MODES["128B"])
 
 
-@pytest.mark.parametrize("text", ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3", "\u00b2,3,3", "9999,3,3"])
+@pytest.mark.parametrize(
+    "text",
+    ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3", "\u00b2,3,3", "9999,3,3", "<<<3,3,3>", "<3,3,3",
+     "3,3,3>", "Sw3,3,3", "Sw<3,3,3", "swizzle<3,3,3>"],
+)  # fmt: skip
 def test_nonsense_is_refused(text: str) -> None:
     """The refusal holds the modes."""
     with pytest.raises(UsageError, match="legal: none, 32B, 64B, 128B"):
         parse_swizzle(text, 16)
+
+
+@pytest.mark.parametrize("text", ["3,3,3", " 3, 3, 3 ", "<3,3,3>", "Sw<3,3,3>", "Swizzle<3,3,3>"])
+def test_the_tool_s_own_spellings_are_read(text: str) -> None:
+    """As answers and CuTe write them; brackets come in pairs."""
+    assert parse_swizzle(text, 16) == Swizzle(*MODES["128B"])
+
+
+@pytest.mark.parametrize("numbers", [(60, 60, 60), (3, 62, 3), (1, 3, 40)])
+def test_bits_that_no_offset_has_are_refused(numbers: tuple[int, int, int]) -> None:
+    """Numpy's integers would overflow; the largest legal sums are named."""
+    with pytest.raises(UsageError, match=r"legal: B \+ M and M \+ S up to 40"):
+        Swizzle(*numbers)
+    assert Swizzle(3, 30, 10)(np.array([1 << 40]))[0] == (1 << 40) + (1 << 30)
 
 
 def test_bits_must_not_overlap() -> None:

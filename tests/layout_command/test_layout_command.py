@@ -254,6 +254,16 @@ def test_the_table_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
     assert run_here("layout", "table", "ldmatrix", "--svg", str(tmp_path / "no" / "x.svg")).returncode == 3
 
 
+def test_hovering_lights_the_lane_of_one_warp(run_here: RunCli, tmp_path: Path) -> None:
+    """Of the 64 x 64 results of wgmma, lane 4 of warp 0 holds 32; its row of the table is lit, too."""
+    page = tmp_path / "map.html"
+    done = run_here("layout", "table", "wgmma", "--shape", "m64n64k16", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    keys = re.findall(r'data-key="([^"]*)"', page.read_text(encoding="utf-8"))
+    assert len(set(keys)) == 4 * 32
+    assert keys.count("warp 0 lane 4") == 32 + 1
+
+
 @pytest.mark.parametrize(
     "words",
     ["where mma A 3 5", "where wgmma B 1 2", "what ldmatrix --trans registers 5 0", "detail mma --dtype s8"],

@@ -124,7 +124,9 @@ def test_hovering_lights_what_belongs_to_one_thread(
     page = tmp_path / "page.html"
     found = run_here("layout", "trace", "--instr", instr, "--html", str(page), "--json")
     pictures = json.loads(found.stdout)["result"]["pictures"]
-    keys = {each["title"][0]: {key for row in each.get("keys", []) for key in row} - {None} for each in pictures}
+    keys = {
+        each["title"][0]: {key for row in each.get("keys", []) for key in row} - {None} for each in pictures
+    }
     assert keys["4"] == {f"{thread} {lane}" for lane in range(32)}
     assert keys["5"] <= keys["4"]
     assert keys["1"] == set()

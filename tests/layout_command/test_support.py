@@ -289,7 +289,7 @@ def test_unknown_names_are_answered_with_the_legal_ones() -> None:
 
 
 def test_the_matrix_reads_well(matrix: Matrix, run_here: RunCli) -> None:
-    """A word for those that are alike, SASS at the end, and ptxas' reasons once each; files have them all."""
+    """A word for those that are alike, SASS at the end, and ptxas' reasons once each."""
     del matrix
     words = ("layout", "support", "--only", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3")
     done = run_here(*words)
@@ -309,7 +309,7 @@ def _spaced(line: str) -> str:
 
 
 def test_the_matrix_fits_a_terminal(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The 22 forms of s4 in 100 columns: hardly more than a line for the chips and one for the SASS of each."""
+    """The 22 forms of s4 in 100 columns: of each a line for the chips and one or two for the SASS."""
     del matrix
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -169,7 +169,7 @@ def test_with_the_fence_on_every_path_the_command_is_content(run_here: RunCli, s
 
 
 def test_a_check_that_held_is_named(run_here: RunCli, source: Path) -> None:
-    """"1 of 1 claims hold" alone tells nobody what was looked for."""
+    """A number of claims alone tells nobody what was looked for."""
     fence = "FENCE=ptxlab::fence_proxy_async_shared()"
     shown = run_here("sass", str(source), "--check", "proxy-fence", "-D", fence).stdout
     assert "proxy fence: no path leads from an ordinary write to any of 1 asynchronous reads" in shown

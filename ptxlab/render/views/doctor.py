@@ -8,12 +8,15 @@ from ptxlab.render.blocks import Block, Cell, Table, Text
 
 
 def view(document: dict[str, Any]) -> list[Block]:
-    """Return the verdict, the parts that are here, what was tried with them, and the variables that are read."""
+    """Return the verdict, the parts that are here, what was tried with them, and the variables."""
     result = document["result"]
     parts: list[tuple[Cell, ...]] = [
         (row["name"], row["status"], row["version"], row["found_via"], row["path"]) for row in result["tools"]
     ]
-    blocks: list[Block] = [_verdict(document), Table("parts", ("part", "status", "version", "found via", "path"), parts)]
+    blocks: list[Block] = [
+        _verdict(document),
+        Table("parts", ("part", "status", "version", "found via", "path"), parts),
+    ]
     mends: list[tuple[Cell, ...]] = [(row["name"], row["hint"]) for row in result["tools"] if row["hint"]]
     if mends:
         blocks.append(Table("what would mend or extend it", ("part", "command or reason"), mends))

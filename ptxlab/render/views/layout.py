@@ -220,7 +220,7 @@ def _support(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = [_conclusion(result)]
     for name in dict.fromkeys(form["instruction"] for form in result["forms"]):
         forms = [form for form in result["forms"] if form["instruction"] == name]
-        each_arch = {arch: (arch,) for arch in archs}
+        each_arch: dict[str, tuple[str, ...]] = {arch: (arch,) for arch in archs}
         blocks.append(_matrix(name, forms, each_arch, numbers, FILES))
         blocks.append(_matrix(name, forms, _agreeing(forms, archs), numbers, SCREEN))
     if reasons:
@@ -264,9 +264,7 @@ def _agreeing(forms: list[dict[str, Any]], archs: Sequence[str]) -> dict[str, tu
     """Return neighbouring architectures that have all of the forms alike, under the name "sm_80-89"."""
     alike = groupby(archs, key=lambda arch: [form["support"][arch]["status"] for form in forms])
     groups = (tuple(own) for _, own in alike)
-    return {
-        own[0] if len(own) == 1 else f"{own[0]}-{own[-1].removeprefix('sm_')}": own for own in groups
-    }
+    return {own[0] if len(own) == 1 else f"{own[0]}-{own[-1].removeprefix('sm_')}": own for own in groups}
 
 
 def _status(cell: dict[str, str]) -> str | None:
