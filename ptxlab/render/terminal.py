@@ -164,12 +164,12 @@ def _pieces(grid: Grid, room: int) -> list[Grid]:
 def _gap(grid: Grid, room: int) -> int:
     """Return how many spaces a cell has besides its text: 2, or 1 where only so it fits, or 0 where not."""
     columns = len(grid_names(grid)[1])
-    return next((gap for gap in (2, 1) if _left(grid) + columns * (_widest(grid) + gap) <= room), 0)
+    return next((gap for gap in (2, 1) if _left(grid, gap) + columns * (_widest(grid) + gap) <= room), 0)
 
 
-def _left(grid: Grid) -> int:
-    """Return the width of the names of the rows, with the space behind them."""
-    return 1 + max((len(name) for name in grid_names(grid)[0]), default=0)
+def _left(grid: Grid, gap: int = 2) -> int:
+    """Return the width of the names of the rows, a space behind them, and one before if there is room."""
+    return gap + max((len(name) for name in grid_names(grid)[0]), default=0)
 
 
 def _widest(grid: Grid) -> int:
@@ -181,7 +181,8 @@ def _widest(grid: Grid) -> int:
 def _grid(grid: Grid, room: int) -> RenderableType:
     """Return a matrix whose cells stand on the colour of what they belong to."""
     row_names, column_names = grid_names(grid)
-    width, left = _widest(grid) + (_gap(grid, room) or 2), _left(grid)
+    gap = _gap(grid, room) or 2
+    width, left = _widest(grid) + gap, _left(grid, gap)
     head = "".join(name.center(width) for name in column_names)
     lines = [RichText(" " * left + head, style="dim")]
     for row, (name, cells, colours) in enumerate(zip(row_names, grid.cells, grid.colours, strict=True)):
