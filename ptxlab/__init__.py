@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 
 def picture(thing: object) -> str | None:
-    """Return a layout, a swizzle or a register map as an SVG; None where there is nothing to draw."""
+    """Return an object of isa/ or layout/ as an SVG; None where there is nothing to draw."""
     from ptxlab.render.notebook import drawn
 
     return drawn(thing)

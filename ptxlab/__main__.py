@@ -22,11 +22,19 @@ def main() -> None:
         from ptxlab.cli.main import run
 
         signal.signal(signal.SIGINT, usual)
+        for name in ("SIGTERM", "SIGHUP"):  # a time limit, a terminal that closes: no tool is left behind
+            if hasattr(signal, name):
+                signal.signal(getattr(signal, name), _end_in_order)
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, quiet)
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _end_in_order(number: int, _: object) -> None:
+    """End as any command ends: what it started is ended, and its temporary files are removed."""
+    raise SystemExit(128 + number)
 
 
 def _end_if_interrupted(lost: "sys.UnraisableHookArgs") -> None:

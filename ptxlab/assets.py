@@ -37,6 +37,11 @@ def include_folder() -> Path:
     return kernels_folder() / "include"
 
 
+def host_headers_folder() -> Path:
+    """Return the folder of what stands for the headers of the driver, which NVRTC refuses."""
+    return include_folder() / "nvrtc"
+
+
 def probe_folders() -> list[Path]:
     """Return the folders to look for probes in; of two probes with one name the first found is used.
 

@@ -8,6 +8,7 @@ of ptxlab.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
@@ -76,12 +77,44 @@ class DeviceError(PtxlabError):
     code = "device-failed"
 
 
+_SPELLINGS = {
+    **dict.fromkeys(("half", "fp16", "float16"), "f16"),
+    **dict.fromkeys(("bfloat16", "bfloat", "__nv_bfloat16"), "bf16"),
+    **dict.fromkeys(("float", "fp32", "float32", "single"), "f32"),
+    **dict.fromkeys(("double", "fp64", "float64"), "f64"),
+    **dict.fromkeys(("fp8", "e4m3fn", "float8_e4m3fn"), "e4m3"),
+    **dict.fromkeys(("bf8", "float8_e5m2"), "e5m2"),
+    **dict.fromkeys(("fp4", "float4_e2m1fn"), "e2m1"),
+    **{f"{prefix}{bits}": f"s{bits}" for prefix in ("int", "i") for bits in (4, 8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (4, 8, 16, 32, 64)},
+    **dict.fromkeys(("bool", "bit", "int1"), "b1"),
+    "int": "s32",
+}
+"""What CUDA C++, torch and others call the types."""
+
+
 def unknown_name(kind: str, name: str, legal: Iterable[str]) -> UsageError:
     """Return the error for a name that is none of the legal ones: the nearest name and the whole set."""
     names, shown = list(legal), shortened(name, 80)
-    near = difflib.get_close_matches(shown, names, n=1, cutoff=0.4)
+    same = [each for each in names if each == _SPELLINGS.get(name.lower())]
+    near = same or difflib.get_close_matches(shown, names, n=1, cutoff=0.4)
     guess = f"did you mean {near[0]}?" if near else ""
     return UsageError(f"unknown {kind} '{shown}'; legal: {', '.join(names)}", guess)
+
+
+def malformed(what: str, text: str, sound: str, wanted: str) -> UsageError:
+    """Return the error for a text of another form, with the column from which it is wrong.
+
+    Args:
+        what: the text's part in the command.
+        text: what was typed.
+        sound: a regular expression that matches every beginning of a text of the right form.
+        wanted: the form that is legal.
+
+    """
+    found = re.match(sound, text)
+    column = 1 + (found.end() if found else 0)
+    return UsageError(f"{what} '{shortened(text, 80)}', column {column}: {wanted}")
 
 
 def printable(text: str) -> str:

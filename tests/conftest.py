@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 Finished = subprocess.CompletedProcess[str]
 RunCli = Callable[..., Finished]
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the processes of tests, even if a shell started these tests in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -51,7 +51,10 @@ class BanksProbe(Probe):
 
     width = option(
         "32",
-        choices=(*(each for each in WIDTHS if banks.access(each).counted), *MATRICES[1::2]),
+        choices=(
+            *(each for each in WIDTHS if banks.access(each).counted and each[-2:] != "ca"),
+            *MATRICES[1::2],
+        ),
         help="bits a lane moves, or the instruction",
     )
     op = option("", choices=("", "ld", "st"), help="as seen from shared memory; left out: as --width says")
@@ -151,7 +154,7 @@ class BanksProbe(Probe):
         rows: list[dict[str, Any]] = [{"": "predicted", **row, "cycles": None}]
         if measured:
             number = None if found is None else int(found[0])
-            over = None if number is None else max(0, number - cost.ideal)
+            over = None if number is None else max(0, number - cost.least)
             taken = None if cycles is None else round(float(cycles[0]), 1)
             rows.append(
                 {
@@ -190,7 +193,8 @@ def every_class() -> list[dict[str, Any]]:
 
 def kind_of(case: Case) -> Access:
     """Return the class of the instruction."""
-    return asked.access_of(case.width, case.op)
+    through_l1 = ".ca" if (case.width, case.cache) == ("cp.async.16", "ca") else ""
+    return asked.access_of(case.width + through_l1, case.op)
 
 
 def cache_of(case: Case) -> str:
@@ -205,7 +209,7 @@ def table(case: Case) -> NDArray[np.int64]:
     """Return the address of every lane, [launch, pattern, lane]; OFF in a pattern that is none."""
     kind = kind_of(case)
     if case.random:
-        found = patterns(kind, case.random)
+        found = patterns(asked.access_of(case.width, case.op), case.random)
         missing = -len(found) % SLOTS
         return np.concatenate([found, np.full((missing, LANES), OFF)]).reshape(-1, SLOTS, LANES)
     used = asked.addresses_of(kind, case.addr, case.mask)

@@ -22,6 +22,7 @@ from ptxlab.experiments.base import Case, Macros, Value, option
 from ptxlab.experiments.probe import Arrays, Fault, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import bulk_copy as isa
+from ptxlab.isa import mbarrier
 from ptxlab.isa.bulk_copy import UNIT
 
 OPS = ("load", "prefetch", "send", "send-reduce", "store", "reduce")
@@ -30,7 +31,7 @@ POISON = 0xA5
 UNWRITTEN = 0xFF
 LINE = 128
 MOST_BYTES = 114_688 - LINE  # two such areas in shared memory, with room for offsets
-MOST_CLUSTER = 8
+USUAL_CLUSTER, MOST_CLUSTER = 2, 8
 SHOWN_LINES = 16
 SHOWN_ELEMENTS = 8
 LEFT_OUT = -1
@@ -47,6 +48,7 @@ LIMITS = {
 
 
 class BulkCopyProbe(Probe):
+    maps = False
     findings = ("bytes expected",)
 
     op = option("load", choices=OPS, help="load, store, send to the next block of the cluster, …")
@@ -59,17 +61,13 @@ class BulkCopyProbe(Probe):
     groups = option(1, metavar="N", help="stores, each a group")
     wait = option("written", choices=WAITS, help="what is waited for after stores")
     pending = option(0, metavar="N", help="groups that the wait leaves")
-    cluster = option(2, metavar="N", help="blocks of the cluster that send")
+    cluster = option(USUAL_CLUSTER, metavar="N", help="blocks of the cluster that send")
 
     def complete(self, params: dict[str, Value]) -> None:
         """Write every point in one way, whichever way it was typed, so that it finds its recording."""
-        reduces, sends = "reduce" in str(params["op"]), "send" in str(params["op"])
+        reduces = "reduce" in str(params["op"])
         usual = "b32" if params["redop"] in KEYWORDS else "u32"
-        params["dtype"] = (params["dtype"] or usual) if reduces else ""
-        if not reduces:
-            params["redop"] = "add"
-        if not sends:
-            params["cluster"] = 2
+        params["dtype"] = params["dtype"] or (usual if reduces else "")
         if params["expect"] == params["bytes"]:
             params["expect"] = LEFT_OUT
 
@@ -77,11 +75,9 @@ class BulkCopyProbe(Probe):
         isa.check_arch(case.arch)
         if "reduce" in case.op:
             isa.check_reduction(form_of(case))
-        isa.check_bytes("a copy", case.bytes, MOST_BYTES, UNIT)
-        isa.check_bytes("src offset", case.src_offset, LINE - UNIT)
-        isa.check_bytes("dst offset", case.dst_offset, LINE - UNIT)
-        if not 1 <= case.cluster <= MOST_CLUSTER:
-            raise UsageError(f"a cluster of {case.cluster} blocks; legal: 1 to {MOST_CLUSTER}")
+        elif case.redop != "add" or case.dtype:
+            raise UsageError(f"--redop and --dtype with --op {case.op}; legal: with reduce and send-reduce")
+        check_sizes(case)
         if stores(case):
             check_groups(case)
         elif case.groups != 1 or case.pending or case.wait != "written":
@@ -146,7 +142,7 @@ class BulkCopyProbe(Probe):
                 certain=False,
             )
         if not stores(case) and 0 < expected(case) < case.bytes and expected(case) % UNIT == 0:
-            reason = f"{armed(case)}: the phase may end too early, before all of them are there"
+            reason = f"{armed(case)}; the phase ends {mbarrier.MAY_END}"
             return Fault("bytes expected", reason, certain=False)
         return None
 
@@ -165,22 +161,26 @@ class BulkCopyProbe(Probe):
             return
         done, left = outputs["phases"][0].tolist()
         how = "never ends" if not done else "ended too early" if left else "ended"
-        record.check("bytes expected", ok=bool(done) and left == 0, detail=f"{armed(case)}: the phase {how}")
+        record.check("bytes expected", ok=bool(done) and left == 0, detail=f"{armed(case)}; the phase {how}")
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        del measured
         result: dict[str, Any] = {"ptx": form_of(case).ptx}
         if stores(case):
             result["groups"] = grouped(case)
         else:
+            unsure = self.fault(case) is not None and not measured
             result["barriers"] = [
-                {"block": i, "armed with": expected(case), "phase ended": bool(done), "expected still": left}
+                {
+                    "block": i,
+                    "armed with": expected(case),
+                    "phase ended": mbarrier.MAY_END if unsure else mbarrier.ended(done=bool(done), left=left),
+                    "bytes": mbarrier.account(left),
+                }
                 for i, (done, left) in enumerate(outputs["phases"].tolist())
             ]
         if "reduce" in case.op:
             result["elements"] = elements(case, outputs)
-        else:
-            result["pictures"] = [picture(case, outputs)]
+        result["pictures"] = [picture(case, outputs)]
         return result | {"limits": [{"of": name, "is": text} for name, text in LIMITS.items()]}
 
     def conclude(self, case: Case, record: Record) -> str:
@@ -235,11 +235,27 @@ def reductions() -> Iterator[dict[str, Value]]:
             yield from (_of(op=op, redop=name, dtype=dtype, bytes=256) for dtype in types)
 
 
+def check_sizes(case: Case) -> None:
+    """Raise UsageError if a size or an offset is none of bulk copies, or more than this probe takes."""
+    for what, value, least, most in (
+        ("a copy", case.bytes, UNIT, MOST_BYTES),
+        ("src offset", case.src_offset, 0, LINE - UNIT),
+        ("dst offset", case.dst_offset, 0, LINE - UNIT),
+    ):
+        isa.check_bytes(what, value, isa.MOST)
+        if not least <= value <= most:
+            raise UsageError(f"{what} of {value} bytes; this probe takes {least} to {most}")
+    if "send" not in case.op and case.cluster != USUAL_CLUSTER:
+        raise UsageError(f"--cluster {case.cluster} with --op {case.op}; legal: with send and send-reduce")
+    if not 1 <= case.cluster <= MOST_CLUSTER:
+        raise UsageError(f"a cluster of {case.cluster} blocks; this probe takes 1 to {MOST_CLUSTER}")
+
+
 def check_groups(case: Case) -> None:
     """Raise UsageError if the groups of stores are too many, or waited for in a way that cannot be."""
     most = MOST_BYTES // case.bytes
     if not 1 <= case.groups <= most:
-        raise UsageError(f"{case.groups} groups of {case.bytes} bytes; legal: 1 to {most}")
+        raise UsageError(f"{case.groups} groups of {case.bytes} bytes; this probe takes 1 to {most}")
     if not 0 <= case.pending <= case.groups:
         raise UsageError(f"--pending {case.pending}; legal: 0 to {case.groups}, the number of groups")
 
@@ -277,7 +293,9 @@ def expected(case: Case) -> int:
 
 def armed(case: Case) -> str:
     """Return what the barrier is told and what it counts."""
-    return f"armed with {expected(case)} B, and {case.bytes} B are counted"
+    told = f"armed with {expected(case)} B, and {case.bytes} B are counted"
+    left = expected(case) - case.bytes
+    return f"{told}: {mbarrier.account(left)}" if left else told
 
 
 def phase(case: Case) -> tuple[int, int]:
@@ -344,15 +362,30 @@ def elements(case: Case, outputs: Arrays) -> list[dict[str, str]]:
     ]
 
 
+def copied_chunks(case: Case, image: NDArray[np.uint8]) -> list[int | None]:
+    """Return which chunk of the source lies in each of these, told by its bytes."""
+    known = {chunk.tobytes(): i for i, chunk in enumerate(source(case)[-1].reshape(-1, UNIT))}
+    return [known.get(chunk.tobytes()) for chunk in image]
+
+
+def combined_chunks(case: Case, image: NDArray[np.uint8]) -> list[int | None]:
+    """Return which chunk of the source was combined with each of these, where that left what it must."""
+    right = (image == moved(case)[0].reshape(-1, UNIT)[: len(image)]).all(axis=1)
+    first, count = case.dst_offset // UNIT, case.bytes * case.groups // UNIT
+    shift = case.src_offset // UNIT - first
+    return [i + shift if fine and first <= i < first + count else None for i, fine in enumerate(right)]
+
+
 def picture(case: Case, outputs: Arrays) -> dict[str, Any]:
     """Draw the destination of block 0: the number of the source's chunk in each 16 bytes."""
     pieces = LINE // UNIT
-    known = {chunk.tobytes(): i for i, chunk in enumerate(source(case)[-1].reshape(-1, UNIT))}
-    image = outputs["after"][0].reshape(-1, UNIT)
-    held = [known.get(chunk.tobytes()) for chunk in image[: SHOWN_LINES * pieces]]
+    image = outputs["after"][0].reshape(-1, UNIT)[: SHOWN_LINES * pieces]
+    reduces = "reduce" in case.op
+    held = combined_chunks(case, image) if reduces else copied_chunks(case, image)
     lines = range(0, len(held), pieces)
     return {
-        "title": "destination of block 0: which chunk of the source is in each 16 bytes",
+        "title": "destination of block 0: which chunk of the source is "
+        f"{'combined with what was ' * reduces}in each 16 bytes",
         "cells": [["" if n is None else str(n) for n in held[at : at + pieces]] for at in lines],
         "colours": [[None if n is None else n // pieces for n in held[at : at + pieces]] for at in lines],
         "row_names": [f"+{at * UNIT}" for at in lines],

@@ -4,7 +4,8 @@ Method: every block writes out the registers that tell its place. Then, 8 times 
 into its own shared memory, waits for its cluster, and reads the number of the block one rank higher. A size
 that needs permission and does not get it is left to the driver's refusal. What fits is asked from the device.
 Counting: sizes in blocks, x first; clusters at once on the whole device; static SASS. Without a device the
-number of clusters at once is a bound for 132 SMs, and what explains all that one H200 said; cards differ.
+number of clusters at once is a bound for 132 SMs, and what explains all that one H200 said; cards differ, and
+for other architectures none is told.
 Source: PTX ISA, "Special registers", "barrier.cluster"; CUDA programming guide, "Thread block clusters".
 """
 
@@ -34,6 +35,7 @@ SHOWN_GRIDS = 2
 
 
 class ClusterProbe(Probe):
+    maps = False
     size = option("2", metavar="N|XxY|XxYxZ", help="blocks of a cluster; several (3,8,16) in order")
     non_portable = option(default=False, help="allow more than 8 blocks")
     smem = option(0, metavar="BYTES", help="dynamic shared memory of a block")
@@ -53,18 +55,21 @@ class ClusterProbe(Probe):
 
     def check(self, case: Case) -> None:
         isa.check_arch(case.arch)
-        most = isa.MOST_SHARED - STATIC_BYTES
-        if not 0 <= case.smem <= most:
-            raise UsageError(f"--smem {case.smem}; legal: 0 to {most} bytes, what a block can have")
+        whole = isa.most_shared(case.arch)
+        if not 0 <= case.smem <= whole - STATIC_BYTES:
+            raise UsageError(
+                f"--smem {case.smem}; legal: 0 to {whole - STATIC_BYTES} bytes: of the {whole} that a block "
+                f"can have, this probe's kernel needs {STATIC_BYTES} itself"
+            )
         for cluster, grid in launches(case):
-            isa.check_size(cluster)
+            isa.check_size(cluster, case.arch)
             isa.check_grid(grid, cluster)
         if total(case) > MOST_BLOCKS:
-            raise UsageError(f"{total(case)} blocks in all; legal: up to {MOST_BLOCKS}")
+            raise UsageError(f"{total(case)} blocks in all; this probe takes up to {MOST_BLOCKS}")
 
     def variants(self, arch: str) -> Iterator[Case]:
         if isa.exists(arch):
-            yield from (self.case(arch, **params) for params in points())
+            yield from (self.case(arch, **params) for params in points(arch))
 
     def macros(self, case: Case) -> Macros:
         return {"BARRIER": case.barrier}
@@ -133,7 +138,7 @@ class ClusterProbe(Probe):
         bound = isa.most_active(size, blocks_of_sm(case), sms)
         told = f"{said['active']} clusters of {isa.text_of(cluster)} at once; the SMs hold {bound} or less"
         record.check("clusters at once", ok=1 <= said["active"] <= bound, detail=told)
-        largest = isa.MOST if needs_permission(cluster) else isa.PORTABLE
+        largest = isa.most_blocks(case.arch) if needs_permission(cluster) else isa.PORTABLE
         told = f"the device says that {said['largest']} blocks are the most, the model {largest}"
         record.check("largest cluster", ok=said["largest"] == largest, detail=told)
 
@@ -143,10 +148,12 @@ class ClusterProbe(Probe):
         first = 0
         for cluster, grid in launches(case):
             own = outputs["places"][first : first + math.prod(grid)]
-            pictures += [picture(cluster, grid, own)] if len(pictures) < SHOWN_GRIDS else []
+            runs = case.non_portable or not needs_permission(cluster)
+            pictures += [picture(cluster, grid, own)] if runs and len(pictures) < SHOWN_GRIDS else []
             first += math.prod(grid)
-        grid = launches(case)[0][1]
-        shown = [i for i in range(math.prod(grid)) if not outputs["places"][i, 6:9].any()]
+        cluster, grid = launches(case)[0]
+        runs = case.non_portable or not needs_permission(cluster)
+        shown = [i for i in range(math.prod(grid)) if runs and not outputs["places"][i, 6:9].any()]
         return {
             "ptx": f"barrier.cluster.arrive, --size {case.size}",
             "launches": [launch_row(case, cluster, grid) for cluster, grid in launches(case)],
@@ -162,6 +169,7 @@ class ClusterProbe(Probe):
                 for i, place in ((i, outputs["places"][i]) for i in shown)
             ],
             "pictures": pictures,
+            "titles": {"first_cluster": "blocks of the first cluster, as %clusterid, %cluster_ctaid, … say"},
         }
 
     def conclude(self, case: Case, record: Record) -> str:
@@ -182,7 +190,16 @@ def _of(**params: Value) -> dict[str, Value]:
     return params
 
 
-def points() -> Iterator[dict[str, Value]]:
+def points(arch: str) -> Iterator[dict[str, Value]]:
+    """Yield the points that an architecture has clusters and shared memory for."""
+    for params in every_point():
+        sizes = [isa.parse_dims(each, "size") for each in str(params["size"]).split(",")]
+        room = isa.most_shared(arch) - STATIC_BYTES
+        if max(map(math.prod, sizes)) <= isa.most_blocks(arch) and int(params.get("smem") or 0) <= room:
+            yield params
+
+
+def every_point() -> Iterator[dict[str, Value]]:
     """Yield sizes, shapes, grids, the forms of the barrier, and what is refused."""
     for blocks in range(1, 9):
         yield _of(size=str(blocks))
@@ -231,15 +248,24 @@ def launch_row(case: Case, cluster: Dim3, grid: Dim3) -> dict[str, Any]:
     """Return what the model says of one launch."""
     size, of_sm = math.prod(cluster), blocks_of_sm(case)
     refused = needs_permission(cluster) and not case.non_portable
-    return {
+    row = {
         "cluster": isa.text_of(cluster),
         "blocks": size,
         "grid": isa.text_of(grid),
         "launches": "refused" if refused else "yes, not portable" if needs_permission(cluster) else "yes",
-        "fit an SM": of_sm,
+    }
+    if not is_hopper(case.arch):  # another chip has other SMs, and others of them together
+        return row
+    return row | {
+        "blocks an SM holds": of_sm,
         f"at once, {SMS} SMs: at most": isa.most_active(size, of_sm, SMS),
         "by an H200's GPCs": isa.active(size, of_sm),
     }
+
+
+def is_hopper(arch: str) -> bool:
+    """Say whether an H200 is a chip of this architecture."""
+    return arch.startswith("sm_90")
 
 
 def dims(numbers: Any) -> str:

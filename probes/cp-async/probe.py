@@ -37,6 +37,7 @@ RULES = {
 
 
 class CpAsyncProbe(Probe):
+    maps = False
     findings = ("arrivals", "source alignment")
 
     size = option(16, choices=(4, 8, 16), help="bytes of one copy")

@@ -29,10 +29,15 @@ LEFT_OUT = -1
 CODES = {"mapa": 0, "ld": 1, "st": 2, "st.async": 3, "atom": 4, "red": 5, "red.async": 6}
 KEYWORDS = {"and": "and_", "or": "or_", "xor": "xor_"}  # as ptxlab::Reduce has them
 MOVES, REDUCES = ("ld", "st", "st.async"), ("atom", "red", "red.async")
-SHOWN_LANES = 4
+SHOWN_LANES, DRAWN_LANES = 4, 8
+WORD = (
+    "The bytes of a word, from the highest: the block that wrote it (0x80 more where that was before the "
+    "launch), slot, lane, and number of the word."
+)
 
 
 class DsmemProbe(Probe):
+    maps = False
     findings = ("bytes expected",)
 
     op = option("ld", choices=isa.OPS, help="what every block does in every block")
@@ -51,7 +56,7 @@ class DsmemProbe(Probe):
     def check(self, case: Case) -> None:
         cluster.check_arch(case.arch)
         if not 1 <= case.size <= cluster.PORTABLE:
-            raise UsageError(f"a cluster of {case.size} blocks; legal: 1 to {cluster.PORTABLE}")
+            raise UsageError(f"a cluster of {case.size} blocks; this probe takes 1 to {cluster.PORTABLE}")
         if case.words != 1 and case.op not in MOVES:
             raise UsageError(f"--words {case.words} with --op {case.op}; legal: with {', '.join(MOVES)}")
         if case.redop != "add" and case.op not in REDUCES:
@@ -103,7 +108,7 @@ class DsmemProbe(Probe):
         )
 
     def fault(self, case: Case) -> Fault | None:
-        if case.exit_barrier == "no":
+        if case.exit_barrier == "no" and reaches(case):
             return Fault(
                 "exit barrier",
                 "blocks end while another still reaches into their shared memory: end every block with "
@@ -111,9 +116,7 @@ class DsmemProbe(Probe):
                 certain=False,
             )
         if counts(case) and expected(case) < landing(case):
-            return Fault(
-                "bytes expected", f"{armed(case)}: a wait may return too early, or never", certain=False
-            )
+            return Fault("bytes expected", f"{armed(case)}; the phase ends {mbarrier.MAY_END}", certain=False)
         return None
 
     def expected(self, case: Case) -> Arrays:
@@ -132,26 +135,31 @@ class DsmemProbe(Probe):
             record.check("bytes expected", ok=not late, detail=told)
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        del measured
         forms = {1: ".u32", 2: ".v2.u32", 4: ".v4.u32"}
         suffix = {"mapa": ""}.get(case.op, f".{case.redop}" if case.op in REDUCES else forms[case.words])
         result: dict[str, Any] = {"ptx": isa.PTX[case.op] + suffix, "block": "0"}
         if case.op == "mapa":
-            return result | {"addresses": address_rows(case, outputs["answers"])}
+            result["addresses"] = address_rows(case, outputs["answers"])
+            return result | {"pictures": [address_picture(case, outputs["answers"])]}
         if counts(case):
+            left = expected(case) - landing(case)
+            unsure = left < 0 and not measured
             result["barriers"] = [
                 {
                     "block": i,
                     "armed with": expected(case),
                     "bytes that land": landing(case),
-                    "phase ended": bool(e),
+                    "phase ended": mbarrier.MAY_END if unsure else mbarrier.ended(done=bool(e), left=left),
+                    "bytes": mbarrier.account(left),
                 }
                 for i, e in enumerate(outputs["ended"].tolist())
             ]
         if case.op in REDUCES:
             result["memory"] = atomic_rows(case, outputs)
+            result["pictures"] = [memory_picture(case, outputs["after"])]
         else:
             result["pictures"] = [picture(case, outputs)]
+            result["notes"] = [WORD]
         return result
 
     def conclude(self, case: Case, record: Record) -> str:
@@ -207,6 +215,11 @@ def outcome(case: Case) -> isa.Outcome:
     return isa.run(case.op, case.size, words(case), case.redop)
 
 
+def reaches(case: Case) -> bool:
+    """Say whether a block touches the memory of another: mapa just computes addresses."""
+    return bool(case.op != "mapa" and case.size > 1)
+
+
 def counts(case: Case) -> bool:
     """Say whether an mbarrier counts the bytes."""
     return str(case.op).endswith(".async")
@@ -224,7 +237,9 @@ def expected(case: Case) -> int:
 
 def armed(case: Case) -> str:
     """Return what each barrier is told and what it counts."""
-    return f"armed with {expected(case)} B, and {landing(case)} B land in each block"
+    told = f"armed with {expected(case)} B, and {landing(case)} B land in each block"
+    left = expected(case) - landing(case)
+    return f"{told}: {mbarrier.account(left)}" if left else told
 
 
 def address_rows(case: Case, answers: Any) -> list[dict[str, Any]]:
@@ -241,6 +256,29 @@ def address_rows(case: Case, answers: Any) -> list[dict[str, Any]]:
         for own in range(min(case.size, 4))
         for peer in range(case.size)
     ]
+
+
+def address_picture(case: Case, answers: Any) -> dict[str, Any]:
+    """Draw what mapa makes of lane 0's address in each block, for each peer."""
+    places = [[answers[own, peer, 0] for peer in range(case.size)] for own in range(case.size)]
+    return {
+        "title": "what mapa makes of lane 0's address in block (row) for block (column), coloured by rank",
+        "cells": [[f"0x{int(at[1]):08x}" for at in row] for row in places],
+        "colours": [[int(at[2]) for at in row] for row in places],
+        "row_names": [f"block {own}" for own in range(case.size)],
+        "column_names": [f"block {peer}" for peer in range(case.size)],
+    }
+
+
+def memory_picture(case: Case, after: Any) -> dict[str, Any]:
+    """Draw what the atomics leave in each block."""
+    return {
+        "title": "what lies in block (row) at the word of lane (column) after it, coloured by the block",
+        "cells": [[f"0x{int(word):08x}" for word in block[0, :DRAWN_LANES, 0]] for block in after],
+        "colours": [[block] * DRAWN_LANES for block in range(case.size)],
+        "row_names": [f"block {block}" for block in range(case.size)],
+        "column_names": [f"lane {lane}" for lane in range(DRAWN_LANES)],
+    }
 
 
 def atomic_rows(case: Case, outputs: Arrays) -> list[dict[str, str]]:
@@ -269,5 +307,5 @@ def picture(case: Case, outputs: Arrays) -> dict[str, Any]:
         "cells": [[f"0x{int(data[i, j, 0, 0]):08x}" for j in range(case.size)] for i in range(case.size)],
         "colours": owner,
         "row_names": [f"block {i}" for i in range(case.size)],
-        "column_names": [str(j) for j in range(case.size)],
+        "column_names": [f"{'block' if case.op == 'ld' else 'slot'} {j}" for j in range(case.size)],
     }

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, option
+from ptxlab.experiments.base import Case, bits_of, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import elect as isa
@@ -31,6 +31,7 @@ MASKS = (
 
 
 class ElectProbe(Probe):
+    maps = False
     mask = option(f"{isa.FULL:#x}", metavar="0x…", help="the lanes that take part, lane 0 in the lowest bit")
 
     def check(self, case: Case) -> None:
@@ -108,8 +109,8 @@ class ElectProbe(Probe):
 
 
 def mask_of(case: Case) -> int:
-    """Return the mask that was typed, in hexadecimal or decimal."""
-    try:
-        return int(case.mask, 0)
-    except ValueError:
-        raise UsageError(f"'{case.mask}' is no mask; legal: 0x1 to {isa.FULL:#x}") from None
+    """Return the mask that was typed."""
+    mask = bits_of(case.mask)
+    if mask < 0:
+        raise UsageError(f"'{case.mask}' is no mask; legal: 0x1 to {isa.FULL:#x}")
+    return mask

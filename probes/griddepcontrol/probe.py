@@ -34,6 +34,7 @@ RULES = {
 
 
 class GridDepControlProbe(Probe):
+    maps = False
     launch = option(
         "early", choices=tuple(isa.LAUNCHES), help="where the first kernel calls launch_dependents"
     )
@@ -44,13 +45,15 @@ class GridDepControlProbe(Probe):
 
     def complete(self, params: dict[str, Value]) -> None:
         """Write every point in one way, whichever way it was typed, so that it finds its recording."""
-        if params["callers"] == params["blocks"] or params["launch"] == "never":
+        if params["launch"] == "never" and params["callers"] != ALL:
+            raise UsageError(f"--callers {params['callers']} with --launch never; legal: with early and late")
+        if params["callers"] == params["blocks"]:
             params["callers"] = ALL
 
     def check(self, case: Case) -> None:
         isa.check_arch(case.arch)
         if not 1 <= case.blocks <= MOST_BLOCKS:
-            raise UsageError(f"{case.blocks} blocks; legal: 1 to {MOST_BLOCKS}")
+            raise UsageError(f"{case.blocks} blocks; this probe takes 1 to {MOST_BLOCKS}: all run at once")
         if not 0 <= callers(case) <= case.blocks:
             raise UsageError(f"{case.callers} callers; legal: 0 to {case.blocks}, the number of blocks")
 

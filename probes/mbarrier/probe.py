@@ -47,21 +47,46 @@ USUAL: dict[str, Value] = {"trace": DEFAULT_TRACE, "slow": "none", "parity": "fl
 SHOWN_COLUMNS = 40
 SHOWN_FINDINGS = 8
 PASSES, BLOCKS = 8, 0  # colours: green, red
+PHASES = (20, 4, 16, 24, 12, 28)  # colours of phases, in turn
+TITLES = {
+    "completed": "phase", "parity": "parity", "pending": "arrivals due", "tx": "bytes due",
+    "expected": "arrivals a phase",
+}  # fmt: skip
+NONE_OF = ("deadlock", "overrun", "early read", "early return", "too few arrivals", "aliasing", "early exit")
+"""Findings that are named by what is wrong."""
 
 
 class MBarrierProbe(Probe):
+    maps = False
     findings = (
         "early return", "aliasing", "too few arrivals", "transaction count", "deadlock", "overrun",
-        "early read", "empty count", "early exit",
+        "early read", "empty count", "early exit", "expected count",
     )  # fmt: skip
 
-    trace = option("", metavar="STEPS", help=f"such as '{DEFAULT_TRACE}', which is taken when left out")
+    usage = (
+        "It runs one of three programs. A trace (--trace, or nothing) is steps one after the other. A round "
+        f"(--{', --'.join(ROUND)}, --parity 0 or 1) is a trace with a waiter: its waits must block until all "
+        "has come, and pass then. A ring (--sim, or any other option) is a pipeline of stages between "
+        "producers and consumers."
+    )
+    trace = option(
+        "",
+        metavar="STEPS",
+        help=f"trace: steps with ; between them: {', '.join(isa.WORDS)}; P is a parity or @N, the state of "
+        f"arrival N; 'by 32' behind a step: 32 lanes at once; left out: '{DEFAULT_TRACE}'",
+    )
     count = option(LEFT_OUT, metavar="N", help="round: arrivals that the barrier is made for; left out: 1")
     arrivals = option(LEFT_OUT, metavar="N", help="round: arrivals that come; left out: as many")
-    expect = option(LEFT_OUT, metavar="BYTES", help="round: bytes that the barrier is told to expect")
+    expect = option(
+        LEFT_OUT,
+        metavar="BYTES",
+        help="round: bytes that the barrier is told to expect; left out: 4096 where there is a copy",
+    )
     land = option(LEFT_OUT, metavar="BYTES", help="round: bytes that land; left out: as many")
     order = option("", choices=("early", "late"), help="round: expect before the copy is issued, or after")
-    arrival = option("", choices=("own", "other"), help="round: who arrives: the thread that expects, or not")
+    arrival = option(
+        "", choices=("own", "other"), help="round: who arrives: the thread that expects, or another"
+    )
     parity = option(
         "",
         choices=("0", "1", *rings.PARITIES),
@@ -77,7 +102,9 @@ class MBarrierProbe(Probe):
     )
     slow = option("", choices=rings.SLOW, help="ring: who is slow")
     slowness = option(LEFT_OUT, metavar="N", help="ring: acts in every N-th tick only; left out: 3")
-    quit_after = option(LEFT_OUT, metavar="N", help="ring: the last consumer leaves after N iterations")
+    quit_after = option(
+        LEFT_OUT, metavar="N", help="ring: the last consumer leaves after N iterations; left out: never"
+    )
     drop = option(default=False, help="ring: and takes its arrival out of the counts (arrive_drop)")
     free = option(default=False, help="ring: no lockstep, all wait for barriers alone")
 
@@ -100,16 +127,23 @@ class MBarrierProbe(Probe):
         for name, (least, most) in LIMITS.items():
             value = case.params[name]
             if isinstance(value, int) and value != LEFT_OUT and not least <= value <= most:
-                raise UsageError(f"--{flag(name)} {value} is out of range; legal: {least} to {most}")
+                takes = "legal:" if most == MOST else "this probe takes"
+                raise UsageError(f"--{flag(name)} {value} is out of range; {takes} {least} to {most}")
         if case.sim:
             check_ring(case)
         else:
+            if is_round(case):
+                check_round(case)
             steps_of(case)
 
     def variants(self, arch: str) -> Iterator[Case]:
         if isa.exists(arch):
             yield from (self.case(arch, trace=trace) for trace in TRACES)
             yield from (self.case(arch, **params) for params in (*ROUNDS, *RINGS))
+
+    def in_force(self, case: Case) -> dict[str, Value]:
+        typed = {name: None if value in (LEFT_OUT, "") else value for name, value in case.params.items()}
+        return typed | values_of(case)
 
     def macros(self, case: Case) -> Macros:
         return {"RING": (2 if case.free else 1) if case.sim else 0}
@@ -170,29 +204,37 @@ class MBarrierProbe(Probe):
             examine_ring(case, outputs, record)
         elif is_round(case) and not trace_of(case).broken:
             examine_round(case, outputs, record)
+        else:
+            for name, detail in beyond(case).items():
+                record.check(name, ok=False, detail=detail)
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
         del measured  # a table of bits is the same whoever answered
         if case.sim:
             return report_ring(case, outputs)
         rows = isa.rows(steps_of(case), trace_from(case, outputs))
-        return {"ptx": "mbarrier, step by step", "steps": rows, "pictures": [trace_picture(rows)]}
+        return {
+            "ptx": "mbarrier, step by step",
+            "steps": rows,
+            "pictures": [trace_picture(rows)],
+            "titles": TITLES | {name: f"no {name}" for name in NONE_OF},
+            "minor": [*TITLES, "object", "state"],  # the picture has most of them
+        }
 
     def conclude(self, case: Case, record: Record) -> str:
         failed = [each for each in record.checks if not each["ok"] and each["name"] in self.findings]
-        told = "; ".join(f"{each['name']}: {each['detail']}" for each in failed)
         if case.sim:
-            return conclude_ring(case, told)
+            return conclude_ring(case, "; ".join(f"{each['name']}: {each['detail']}" for each in failed))
         broken = trace_of(case).broken
         if broken:
             return f"{broken}: what the barrier does then is not defined."
         if is_round(case):
-            return conclude_round(case, told)
+            return conclude_round(case, "; ".join(each["detail"] for each in failed))
         waits = ", ".join(row["wait"] for row in record.result["steps"] if row["wait"])
         return (
-            f"{f'Waits: {waits}. ' if waits else ''}A wait on parity P passes while the current phase "
-            "has the other parity: on a fresh barrier 1 passes and 0 blocks, so producers start with 1 and "
-            "consumers with 0."
+            f"{stuck(case)}{f'Waits: {waits}. ' if waits else ''}A wait on parity P passes while the current "
+            "phase has the other parity: on a fresh barrier 1 passes and 0 blocks, so producers start with 1 "
+            "and consumers with 0."
         )
 
 
@@ -214,6 +256,54 @@ def is_round(case: Case) -> bool:
     return modes_of({name for name in ROUND if case.params[name] not in (LEFT_OUT, "")}, case.parity) == [
         "a round"
     ]
+
+
+def beyond(case: Case) -> dict[str, str]:
+    """Return what of a trace PTX does not define: what it is called -> where it begins."""
+    found = isa.undefined(steps_of(case), trace_of(case))
+    return {
+        each.name: f"From step {each.step + 1} on this is not defined: {each.reason}"
+        if each.name == "expected count"
+        else f"The answer of step {each.step + 1} is not defined: {each.reason}"
+        for each in reversed(found)
+    }
+
+
+def stuck(case: Case) -> str:
+    """Return what of a trace is not defined, and which of its waits would never return, or nothing."""
+    undefined = "".join(f"{each}. " for each in beyond(case).values())
+    found = isa.never_pass(steps_of(case), trace_of(case))
+    if not found:
+        return undefined
+    (number, phase, missing), *others = found
+    more = f" Nor does step {', '.join(str(each + 1) for each, _, _ in others)}." if others else ""
+    return f"{undefined}Step {number + 1} never passes: phase {phase} waits for {missing}.{more} "
+
+
+def values_of(case: Case) -> dict[str, Value]:
+    """Return the values that the options of a case's program have where they were left out."""
+    if case.sim:
+        ring = ring_of(case)
+        return {name: number(case.params, name) for name in NUMBERS} | {
+            "parity": ring.parity, "slow": ring.slow, "empty_count": ring.empty_count,
+        }  # fmt: skip
+    if not is_round(case):
+        return {"trace": case.trace or DEFAULT_TRACE}
+    count = 1 if case.count == LEFT_OUT else case.count
+    arrivals = count if case.arrivals == LEFT_OUT else case.arrivals
+    values: dict[str, Value] = {"count": count, "arrivals": arrivals, "parity": case.parity or "0"}
+    if copies(case):
+        expect = DEFAULT_BYTES if case.expect == LEFT_OUT else case.expect
+        values |= {
+            "expect": expect, "land": expect if case.land == LEFT_OUT else case.land,
+            "order": case.order or "early", "arrival": case.arrival or "own",
+        }  # fmt: skip
+    return values
+
+
+def copies(case: Case) -> bool:
+    """Say whether a round has a copy."""
+    return any(case.params[name] not in (LEFT_OUT, "") for name in ("expect", "land", "order", "arrival"))
 
 
 @lru_cache(maxsize=256)
@@ -241,11 +331,25 @@ def round_of(case: Case) -> tuple[list[str], list[int]]:
     parity = case.parity or "0"
     guard = f"test_wait {parity}"
     steps = [f"init {count}", guard]
-    if all(case.params[name] in (LEFT_OUT, "") for name in ("expect", "land", "order", "arrival")):
-        steps += arrive(arrivals, count, count)
-    else:
-        steps += transfer(case, count, arrivals, guard)
+    steps += transfer(case, count, arrivals, guard) if copies(case) else arrive(arrivals, count, count)
     return [*steps, f"wait {parity}"], [i for i, step in enumerate(steps) if step == guard]
+
+
+def check_round(case: Case) -> None:
+    """Refuse a round of more arrivals, or of more steps, than this probe takes."""
+    count, arrivals = values_of(case)["count"], int(str(values_of(case)["arrivals"]))
+    if arrivals > MOST_ARRIVALS:
+        raise UsageError(
+            f"--count {count} and as many arrivals; this probe takes up to {MOST_ARRIVALS}",
+            f"--arrivals {MOST_ARRIVALS}, or a trace: --trace 'init {count}; arrive {count}; wait 0'",
+        )
+    steps = len(round_of(case)[0])
+    if steps > isa.MOST_STEPS:
+        raise UsageError(
+            f"{arrivals} arrivals at a count of {count} take {steps} steps; this probe takes up to "
+            f"{isa.MOST_STEPS}",
+            "fewer --arrivals",
+        )
 
 
 def transfer(case: Case, count: int, arrivals: int, guard: str) -> list[str]:
@@ -295,9 +399,7 @@ def examine_round(case: Case, outputs: Arrays, record: Record) -> None:
         ok=not short,
         detail=f"pending {held['pending']}{': waiters hang' if short else ''}",
     )
-    detail = (
-        f"tx-count {held['tx']}: {'bytes missing' if held['tx'] > 0 else 'more bytes landed than expected'}"
-    )
+    detail = f"tx-count {held['tx']}: {isa.account(held['tx'])}"
     record.check("transaction count", ok=held["tx"] == 0, detail=detail if held["tx"] else "all bytes landed")
     through = bool(outputs["passed"][-1])
     record.check("deadlock", ok=through, detail=f"the last wait {'passes' if through else 'never passes'}")
@@ -307,6 +409,7 @@ def conclude_round(case: Case, failed: str) -> str:
     """Say what went wrong in a round, and what lanes of one warp would do where it was too many arrivals."""
     if not failed:
         return "Every wait blocked until all had come, and passed then."
+    failed = f"{failed[0].upper()}{failed[1:]}"
     if trace_of(case).completed[-1] < 2:
         return f"{failed}."
     return (
@@ -319,16 +422,15 @@ def trace_picture(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Draw the barrier step by step: the colour is the phase."""
     shown = [row for row in rows[:SHOWN_COLUMNS] if row["object"]]
     more = f", the first {SHOWN_COLUMNS} of {len(rows)} steps" if len(rows) > SHOWN_COLUMNS else ""
-    names = ("phase", "pending", "tx")
-    values = {"phase": "completed", "pending": "pending", "tx": "tx"}
+    names = ("completed", "parity", "pending", "tx")
     waits = {"pass": PASSES, "block": BLOCKS}
     return {
-        "title": f"the barrier after each step, coloured by phase{more}",
-        "cells": [[str(row[values[name]]) for row in shown] for name in names]
+        "title": f"the barrier after each step, coloured by phase; waits green where they pass{more}",
+        "cells": [[str(row[name]) for row in shown] for name in names]
         + [[row["wait"] or "" for row in shown]],
-        "colours": [[row["completed"] for row in shown]] * len(names)
+        "colours": [[PHASES[row["completed"] % len(PHASES)] for row in shown]] * len(names)
         + [[waits.get(row["wait"]) for row in shown]],
-        "row_names": [*names, "wait"],
+        "row_names": [*(TITLES[name] for name in names), "wait"],
         "column_names": [str(row["step"]) for row in shown],
     }
 
@@ -437,6 +539,7 @@ def report_ring(case: Case, outputs: Arrays) -> dict[str, Any]:
         "ptx": f"mbarrier ring of {ring.stages} stages; {ring.blocks} x ({each}), {pace}",
         "agents": agent_rows(ring, outcome),
         "findings": finding_rows(found)[:SHOWN_FINDINGS],
+        "titles": {"waits_for": "waits for"} | not_found(case),
     }
     if case.free:
         result["pictures"] = [reads_picture(ring, outcome, block) for block in range(ring.blocks)]
@@ -444,6 +547,13 @@ def report_ring(case: Case, outputs: Arrays) -> dict[str, Any]:
         result["ticks"] = outcome.ticks
         result["pictures"] = [ring_picture(ring, outcome, block) for block in range(ring.blocks)]
     return result
+
+
+def not_found(case: Case) -> dict[str, str]:
+    """Return what is said where there are none of a kind: just of this run, if it depends on who is slow."""
+    ring = ring_of(case)
+    here = "" if ring.sound or not rings.depends_on_speed(rings.at_every_speed(ring)) else " in this run"
+    return {name: f"no {name}{here}" for name in NONE_OF}
 
 
 def finding_rows(found: list[Finding]) -> list[dict[str, Any]]:
@@ -480,7 +590,7 @@ def ring_picture(ring: Ring, outcome: Outcome, block: int) -> dict[str, Any]:
     more = f", the first {ticks} of {outcome.ticks} ticks" if ticks < outcome.ticks else ""
     of = f" of block {block}" if ring.blocks > 1 else ""
     return {
-        "title": f"stages{of} tick by tick: w written, r read, iteration{more}",
+        "title": f"stages{of} tick by tick: w written, r read, iteration; ! read of another one{more}",
         "cells": [row[:ticks] for row in texts],
         "colours": [row[:ticks] for row in colours],
         "row_names": [f"stage {stage}" for stage in range(ring.stages)],

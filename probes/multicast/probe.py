@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ptxlab.device.job import MapArgument
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, option
+from ptxlab.experiments.base import Case, Macros, Value, bits_of, option
 from ptxlab.experiments.probe import Arrays, Fault, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
-from ptxlab.isa import cluster
+from ptxlab.isa import cluster, mbarrier
 from ptxlab.isa import multicast as isa
 from ptxlab.isa.tensor_map import TensorMap, packed
 
@@ -29,11 +29,13 @@ EVERY = -1
 POISON = 0xA5A5A5A5
 SETTLE = 2_000_000  # cycles, about a millisecond
 MOST_BYTES = 65_536
+MOST_WARPS = 32
 EXPECT = ("full", "twice", "none", "share")
 SHOWN_PIECES = 16
 
 
 class MulticastProbe(Probe):
+    maps = False
     findings = ("bytes expected",)
 
     size = option(2, metavar="N", help="blocks of the cluster")
@@ -49,28 +51,32 @@ class MulticastProbe(Probe):
 
     def complete(self, params: dict[str, Value]) -> None:
         """Write every point in one way, so that it finds its recording."""
-        if params["expect"] == "full":
-            params["expect_rank"] = EVERY
         mask, size = number(str(params["mask"])), int(str(params["size"]))
-        params["mask"] = "" if mask == (1 << size) - 1 else str(params["mask"]) and bin(mask)
+        everybody = mask.bit_length() == mask.bit_count() == size
+        params["mask"] = "" if everybody else str(params["mask"]) and bin(mask)
 
     def check(self, case: Case) -> None:
         isa.check_arch(case.arch)
         if not 1 <= case.size <= cluster.PORTABLE:
-            raise UsageError(f"a cluster of {case.size} blocks; legal: 1 to {cluster.PORTABLE}")
+            raise UsageError(f"a cluster of {case.size} blocks; this probe takes 1 to {cluster.PORTABLE}")
         isa.check_mask(mask_of(case), case.size)
         if not EVERY <= case.issuer < case.size:
             raise UsageError(f"--issuer {case.issuer}; legal: 0 to {case.size - 1}, or -1 for all")
         step = isa.ROW * case.size
         if not step <= case.bytes <= MOST_BYTES or case.bytes % step:
             raise UsageError(
-                f"--bytes {case.bytes}; legal: multiples of {step} (256 a block), up to {MOST_BYTES}"
+                f"--bytes {case.bytes}; this probe takes multiples of {step} ({isa.ROW} for each block), up "
+                f"to {MOST_BYTES}"
+            )
+        if case.expect_rank != EVERY and case.expect == "full":
+            raise UsageError(
+                f"--expect-rank {case.expect_rank} without --expect; legal: with twice, none, share"
             )
         if case.expect_rank != EVERY and case.expect_rank not in isa.members(mask_of(case)):
             members = ", ".join(map(str, isa.members(mask_of(case))))
             raise UsageError(f"--expect-rank {case.expect_rank}; legal: {members}, or -1 for all")
-        if case.consumers < 1:
-            raise UsageError(f"--consumers {case.consumers}; legal: 1 or more")
+        if not 1 <= case.consumers <= MOST_WARPS:
+            raise UsageError(f"--consumers {case.consumers}; legal: 1 to {MOST_WARPS}, the warps of a block")
 
     def variants(self, arch: str) -> Iterator[Case]:
         if isa.exists(arch):
@@ -110,8 +116,9 @@ class MulticastProbe(Probe):
             if isa.ends_halfway(armed, lands):
                 return Fault(
                     "bytes expected",
-                    f"block {rank} expects {armed} of the {lands} B that land in it: a wait may return too "
-                    "early, or never; every destination arms its barrier with all of them",
+                    f"block {rank} expects {armed} of the {lands} B that land in it: "
+                    f"{mbarrier.account(armed - lands)}, and its phase ends {mbarrier.MAY_END}; every "
+                    "destination arms its barrier with all of them",
                     certain=False,
                 )
         return None
@@ -126,7 +133,7 @@ class MulticastProbe(Probe):
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         if self.fault(case):
             return
-        wrong = [row for row in rows(case, outputs) if row["verdict"] != "good"]
+        wrong = [row for row in rows(case, outputs, measured=True) if row["verdict"] != "good"]
         told = "; ".join(
             f"block {row['block']} expects {row['expects']} B, {row['verdict']}" for row in wrong
         )
@@ -134,12 +141,12 @@ class MulticastProbe(Probe):
         record.check("bytes expected", ok=not wrong, detail=f"{told}: {mend}" if told else mend)
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        del measured
         mask = mask_of(case)
         return {
             "ptx": isa.PTX[case.form],
             "mask": bin(mask),
-            "blocks": rows(case, outputs),
+            "blocks": rows(case, outputs, measured=measured),
+            "titles": {"empty_barrier": "the empty barrier of a stage"},
             "empty_barrier": [
                 {
                     "destinations": len(isa.members(mask)),
@@ -184,11 +191,11 @@ def points() -> Iterator[dict[str, Value]]:
 
 
 def number(text: str) -> int:
-    """Return the mask that was typed, in binary, hexadecimal or decimal; 0 for none."""
-    try:
-        return int(text or "0", 0)
-    except ValueError:
-        raise UsageError(f"'{text}' is no mask; legal: such as 0b0101, rank 0 in the lowest bit") from None
+    """Return the mask that was typed; 0 for none."""
+    mask = bits_of(text or "0")
+    if mask < 0:
+        raise UsageError(f"'{text}' is no mask; legal: such as 0b0101, rank 0 in the lowest bit")
+    return mask
 
 
 def mask_of(case: Case) -> int:
@@ -235,14 +242,17 @@ def map_of(case: Case) -> TensorMap:
     return TensorMap("u32", shape, packed(shape, 4), (slice_of(case) // isa.ROW, columns), (1, 1))
 
 
-def rows(case: Case, outputs: Arrays) -> list[dict[str, Any]]:
+def rows(case: Case, outputs: Arrays, *, measured: bool) -> list[dict[str, Any]]:
     """Return what each block expects, gets and reports."""
     found = []
     for rank, (armed, lands) in enumerate(zip(expected(case), landing(case), strict=True)):
         early, done = (bool(each) for each in outputs["ended"][rank])
+        ended = "before" if early else "yes" if done else "never"
         verdict = "good"
-        if not done:
-            verdict = f"its wait never ends: {armed - lands} B stay missing"
+        if isa.ends_halfway(armed, lands) and not measured:
+            ended, verdict = mbarrier.MAY_END, mbarrier.account(armed - lands)
+        elif not done:
+            verdict = f"its wait never ends: {mbarrier.account(armed - lands)}"
         elif early and lands:
             verdict = "its wait returns before anything was sent"
         found.append(
@@ -252,7 +262,7 @@ def rows(case: Case, outputs: Arrays) -> list[dict[str, Any]]:
                 "receives": bool(mask_of(case) >> rank & 1),
                 "bytes that land": int((outputs["windows"][rank] != POISON).sum()) * 4,
                 "expects": armed,
-                "phase ended": "before" if early else "yes" if done else "never",
+                "phase ended": ended,
                 "verdict": verdict,
             }
         )

@@ -41,6 +41,7 @@ RULES = {
 
 
 class ProxyFenceProbe(Probe):
+    maps = False
     findings = ("proxy fence",)
 
     fence = option("each", choices=FENCES, help="where it stands: each thread before the barrier, …")

@@ -29,6 +29,7 @@ BOUND_MACRO = {"min-blocks": 2, "max-threads": 1, "none": 0}
 
 
 class SetMaxNRegProbe(Probe):
+    maps = False
     dec = option(24, metavar="N", help="registers of a thread of the first warpgroup afterwards")
     inc = option(240, metavar="N", help="registers of a thread of the two others afterwards")
     bound = option("min-blocks", choices=tuple(isa.BOUNDS), help="what is said about the launch")
@@ -83,8 +84,8 @@ class SetMaxNRegProbe(Probe):
             return None
         return Fault(
             "register pool",
-            f"dec to {own.dec} and {TAKERS} times inc to {own.inc} want {own.wanted} of the {own.pool} "
-            f"registers that the block has: an inc waits for ever; legal: --inc up to {own.most}",
+            f"{sums(case)}: {TAKERS - own.served} of {TAKERS} inc wait for ever; "
+            f"legal: --inc up to {own.most}",
         )
 
     def expected(self, case: Case) -> Arrays:
@@ -99,14 +100,30 @@ class SetMaxNRegProbe(Probe):
                 "warpgroup": group,
                 "PTX": f"setmaxnreg.{'dec' if group == 0 else 'inc'} {own.dec if group == 0 else own.inc}",
                 "at launch": own.launch if kept else "as compiled",
-                "afterwards": (own.dec if group == 0 else own.inc) if kept else "the same",
-                "holds at once": FEW if group == 0 else case.hold,
+                "afterwards": granted(own, group) if kept else "the same",
+                "holds at once": FEW if group == 0 else case.hold if not kept or served(own) else None,
             }
             for group in range(1 + TAKERS)
         ]
-        pool = {"the block has": own.pool, "wanted": own.wanted, "left over": own.pool - own.wanted}
+        pool = [
+            {
+                "when": "all have at launch",
+                "of one thread of each": own.pool,
+                "of all threads": 128 * own.pool,
+            },
+            {
+                "when": "all want afterwards",
+                "of one thread of each": own.wanted,
+                "of all threads": 128 * own.wanted,
+            },
+        ]
+        titles = {
+            "warpgroups": "registers of one thread of each warpgroup",
+            "pool": f"registers of a block of {1 + TAKERS} warpgroups",
+        }
         found: dict[str, Any] = {"ptx": f"setmaxnreg, {isa.BOUNDS[case.bound] or 'no launch bound'}"}
-        return found | {"warpgroups": rows} | ({"pool": [pool], "pictures": [picture(own)]} if kept else {})
+        found |= {"warpgroups": rows, "titles": titles}
+        return found | ({"pool": pool, "pictures": [picture(own)]} if kept else {})
 
     def conclude(self, case: Case, record: Record) -> str:
         own = budget(case)
@@ -116,8 +133,8 @@ class SetMaxNRegProbe(Probe):
                 f"ptxas ignores it: {said} It must know how many registers a thread has at launch, and that "
                 f"takes {isa.BOUNDS['min-blocks']}; a bound on the threads alone does not do."
             )
-        if own.wanted > own.pool:
-            return f"The block never ends: {own.wanted} registers wanted, {own.pool} in the pool."
+        if fault := self.fault(case):
+            return f"The block never ends: {fault.reason}."
         more = f", {case.hold - own.launch} more than it had registers" if case.hold > own.launch else ""
         return (
             f"A thread starts with {own.launch} registers; after dec to {own.dec} and inc to {own.inc} one "
@@ -130,20 +147,39 @@ def budget(case: Case) -> isa.Budget:
     return isa.Budget(TAKERS, case.dec, case.inc)
 
 
+def sums(case: Case) -> str:
+    """Say what all warpgroups want of what they have, counted as one thread of each."""
+    own = budget(case)
+    wanted = " + ".join(map(str, (own.dec, *[own.inc] * TAKERS)))
+    has = f"{1 + TAKERS} x {own.launch} = {own.pool}"
+    return f"one thread of each warpgroup want {wanted} = {own.wanted} registers together, and have {has}"
+
+
+def served(own: isa.Budget) -> bool:
+    """Say whether every inc gets what it wants."""
+    return own.served == TAKERS
+
+
+def granted(own: isa.Budget, group: int) -> int | str:
+    """Return the registers of a thread of a warpgroup afterwards; who is first no model knows."""
+    if group == 0:
+        return own.dec
+    if served(own):
+        return own.inc
+    return f"{own.inc}, or waits" if own.served else "waits"
+
+
 def picture(own: isa.Budget) -> dict[str, Any]:
-    """Return the registers of a thread of each warpgroup before and after, a cell a step of legal values."""
-    names, counts = [], []
-    for group in range(1 + TAKERS):
-        names += [f"warpgroup {group} at launch", f"warpgroup {group} afterwards"]
-        counts += [own.launch, own.dec if group == 0 else own.inc]
-    width = max(counts) // isa.LEGAL.step
-    filled = [count // isa.LEGAL.step for count in counts]
+    """Draw the registers of a thread of each warpgroup, before and after: the colour is their number."""
+    cells = [[own.launch, granted(own, group)] for group in range(1 + TAKERS)]
     return {
-        "title": f"registers of a thread, {isa.LEGAL.step} a cell",
-        "cells": [[str(isa.LEGAL.step)] * count + [""] * (width - count) for count in filled],
-        "colours": [[row // 2] * count + [None] * (width - count) for row, count in enumerate(filled)],
-        "row_names": names,
-        "column_names": [str(isa.LEGAL.step * (column + 1)) for column in range(width)],
+        "title": "registers of one thread, coloured by their number",
+        "cells": [[str(cell) for cell in row] for row in cells],
+        "colours": [
+            [cell // isa.LEGAL.step if isinstance(cell, int) else None for cell in row] for row in cells
+        ],
+        "row_names": [f"warpgroup {group}" for group in range(1 + TAKERS)],
+        "column_names": ["at launch", "afterwards"],
     }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, flag, option
+from ptxlab.experiments.base import Case, Macros, Value, bits_of, flag, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import tcgen05 as isa
@@ -37,6 +37,7 @@ from ptxlab.layout.tensor_operands import ALIGNMENT, POISON, TensorOperands
 LEFT_OUT = -1
 EMPTY = 0xFFFFFFFF  # a cell that nothing was written to
 DRAWN = 16  # columns of a picture
+PIECE = 16  # lanes of tensor memory that hold rows of D one after the other, whatever its layout
 MARK = 0xBEEF0000  # upper half of a cell whose lower half names it
 OPS = {"ld": 0, "st": 1, "cp": 2, "shift": 3, "mma": 4, "alloc": 5}
 USUAL_SHAPE = {"ld": "32x32b", "st": "32x32b", "cp": "128x256b"}
@@ -101,7 +102,7 @@ class Tcgen05Probe(Probe):
             complete_mma(params)
 
     def check(self, case: Case) -> None:
-        isa.check_arch(case.arch)
+        isa.check_arch(case.arch, case.op)
         operation(case).check(case.arch)
         for name, width in (("decode_desc", 64), ("decode_idesc", 32)):
             if case.params[name]:
@@ -165,13 +166,12 @@ class Tcgen05Probe(Probe):
         return result | ({"problems": problems} if problems else {})
 
     def conclude(self, case: Case, record: Record) -> str:
-        proven = any(check["name"] in ("prediction", "recording") for check in record.checks)
-        caveat = "" if proven else " Not proven on silicon: it was not run on a chip that has it."
+        del record
         found = judged(case)
         if found:
             wrong = "; ".join(each for problems in found.values() for each in problems)
-            return (wrong or f"Nothing is wrong with the {' and the '.join(found)}") + "." + caveat
-        return operation(case).sentence + caveat
+            return (wrong or f"Nothing is wrong with the {' and the '.join(found)}") + "."
+        return operation(case).sentence
 
 
 class Operation:
@@ -509,7 +509,9 @@ class Multiply(Operation):
                 "B": {"rows": form.k, "cols": form.n},
                 "tmem": {"rows": form.m, "cols": form.n},
             },
+            "aliases": {"D": "tmem"},
             "D in tensor memory": self.pieces(),
+            "pictures": [self.picture(block) for block in range(self.cta_group)],
             "instruction descriptor": [
                 {"descriptor": f"0x{self.instruction:08x}", **each}
                 for each in descriptors.instruction_fields(self.instruction, form.kind)
@@ -531,6 +533,28 @@ class Multiply(Operation):
             {"block": b, "warp": at // 32, "lane": at % 32, "register": c, "slot": 0, "row": m, "col": n}
             for b, at, c, m, n in zip(block, lane, column, row, col, strict=True)
         ]
+
+    def picture(self, block: int) -> dict[str, Any]:
+        """Draw D in a block's tensor memory piece by piece; a colour stands for rows of D."""
+        blocks, lane, column = self.form.d_places(self.lane)
+        step = -(-self.form.d_columns // (DRAWN // 2))
+        starts = range(0, self.form.d_columns, step)
+        cells = [[""] * len(starts) for _ in range(isa.LANES // PIECE)]
+        colours: list[list[int | None]] = [[None] * len(starts) for _ in cells]
+        corners = (blocks == block) & (lane % PIECE == 0) & (column % step == 0)
+        for m, n in np.argwhere(corners).tolist():
+            row, first = int(lane[m, n]) // PIECE, int(column[m, n])
+            wide = min(step, self.form.d_columns - first)
+            cells[row][first // step] = f"{span(m, PIECE)}, {span(n, wide)}"
+            colours[row][first // step] = m // PIECE
+        of = f" of block {block}" if self.cta_group > 1 else ""
+        return {
+            "title": f"tensor memory{of}, columns from D's first: the rows, columns of D in each piece",
+            "cells": cells,
+            "colours": colours,
+            "row_names": [f"lanes {span(row * PIECE, PIECE)}" for row in range(len(cells))],
+            "column_names": [f"+{start}" for start in starts],
+        }
 
     def pieces(self) -> list[dict[str, int | str]]:
         """Return what of D each warp reaches."""
@@ -603,7 +627,20 @@ class Allocation(Operation):
         }  # fmt: skip
         reach = [{"warp": w, "lanes": span(w * isa.QUARTER, isa.QUARTER)} for w in range(isa.WARPS)]
         ptx = f"tcgen05.alloc.cta_group::{self.cta_group}.sync.aligned.shared::cta.b32"
-        return {"ptx": ptx, "allocation": [row], "reach": reach}
+        return {"ptx": ptx, "allocation": [row], "reach": reach, "pictures": [self.picture()]}
+
+    def picture(self) -> dict[str, Any]:
+        """Draw how much of tensor memory is allocated, and who reaches it."""
+        starts, warps = range(0, isa.COLUMNS, 32), range(isa.WARPS)
+        own = [start < self.columns for start in starts]
+        return {
+            "title": "a block's tensor memory, columns from the address that alloc returns: who reaches what "
+            "is allocated",
+            "cells": [[f"warp {warp}" if ours else "" for ours in own] for warp in warps],
+            "colours": [[8 * warp if ours else None for ours in own] for warp in warps],
+            "row_names": [f"lanes {span(warp * isa.QUARTER, isa.QUARTER)}" for warp in warps],
+            "column_names": [f"+{start}" for start in starts],
+        }
 
     @property
     def sentence(self) -> str:
@@ -672,14 +709,12 @@ def judged(case: Case) -> dict[str, list[str]]:
 
 def word_of(case: Case, name: str, width: int) -> int:
     """Return the bits to decode."""
-    text = str(case.params[name])
-    try:
-        word = int(text, 0)
-    except ValueError:
-        word = -1
-    if not 0 <= word < 1 << width:
-        raise UsageError(f"'{text}' is no descriptor; legal: {width} bits, such as 0x{1 << (width - 2):x}")
-    return word
+    found = bits_of(str(case.params[name]))
+    if not 0 <= found < 1 << width:
+        raise UsageError(
+            f"'{case.params[name]}' is no descriptor; legal: {width} bits, such as 0x{1 << (width - 2):x}"
+        )
+    return found
 
 
 def room(width: int, halves: int = 0) -> Macros:

@@ -11,7 +11,9 @@ Source: PTX ISA, "Tensors" and "Data movement and conversion instructions: cp.as
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import math
+import re
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,23 +23,28 @@ from numpy.typing import NDArray
 
 from ptxlab.device.job import MapArgument
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, option, sizes
+from ptxlab.experiments.base import Case, Macros, Value, bits_of, flag, option, sizes
 from ptxlab.experiments.probe import Arrays, Fault, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
-from ptxlab.isa import tensor_map, tma, tma_reduce
+from ptxlab.isa import mbarrier, tensor_map, tma, tma_reduce
 from ptxlab.isa.tensor_map import CHUNK, PERIODS, SIZES, SPANS, Corners, TensorMap
 from ptxlab.isa.tensor_map_dump import maps_of
-from ptxlab.isa.tma_data import Chunk, chunks, located, numbered, operands
+from ptxlab.isa.tma_data import Chunk, Numbered, chunks, located, numbered, operands
 
 OPS = {"load": 0, "prefetch": 1, "im2col": 2, "store": 3, "reduce": 4}
+LONG_SIZES = "[1-9][0-9]{0,18}(x[1-9][0-9]{0,18})*"
+INTEGERS = " *-?[0-9]{1,18} *(, *-?[0-9]{1,18} *)*"
+EXPECT = ("full", "inbounds")
 POISON = 0xA5
 PARENT = 7  # every byte of a tensor before a store
+RANKS_OF_COLUMNS = (3, 4, 5)
 LINE = 128  # bytes that all 32 banks hold
 MOST_STAGES = 8
-MOST_TENSOR = 1 << 26
+MOST_COORDINATE = (1 << 31) - 1
+MOST_SIDE = 1024  # rows or columns that are told element by element
+MOST_TENSOR = 1 << 26  # bytes that are copied to a device and back
 MOST_SHARED = 220 << 10
 ADDRESS = 1 << 40  # stands for the tensor's in what is judged before there is one
-SHOWN_LINES = 16
 SHAPES = {1: "1000", 2: "100x112", 3: "6x20x112", 4: "3x6x20x112", 5: "2x3x6x20x112"}
 USUAL_TYPES = ("f16", "f32", "u8")
 SAME_BITS = {
@@ -48,24 +55,29 @@ SAME_BITS = {
 
 
 class TmaProbe(Probe):
+    maps = False
+    in_memory = True
     findings = ("base phase", "bytes expected", "clipping", "dump", "L2 promotion")
 
     op = option("load", choices=("load", "store", "reduce", "prefetch"), help="what is done with a box")
-    redop = option("add", choices=tuple(tma_reduce.REDUCTIONS), help="operation of a reduce")
-    dtype = option(
-        "", choices=(*tensor_map.TYPES, *SAME_BITS), help="left out: f16, or one that suits the rows"
-    )
+    redop = option("add", choices=tuple(tma_reduce.REDUCTIONS), help="operation of a reduce", maps=False)
+    dtype = option("", choices=(*SIZES, *SAME_BITS), help="left out: f16; where that is illegal f32 or u8")
     shape = option("", metavar="ROWSxCOLS", help="of the tensor, outermost first: 1 to 5 sizes")
     box = option("", metavar="ROWSxCOLS", help="outermost first; im2col: PIXELSxCHANNELS")
     coord = option("", metavar="C0,C1", help="where the box begins, INNERMOST first; left out: the last tile")
-    swizzle = option("none", choices=tensor_map.SWIZZLES, help="of shared memory")
-    oob = option("zero", choices=tensor_map.FILLS, help="what stands for elements outside the tensor")
+    swizzle = option("none", choices=tuple(SPANS), help="of shared memory")
+    oob = option(
+        "zero", choices=tensor_map.FILLS, help="what stands for elements outside the tensor", maps=False
+    )
     element_strides = option("", metavar="RxC", help="every how many elements of the box, outermost first")
     interleave = option(
         "none", choices=tensor_map.INTERLEAVES, help="dimension 0 counts slices of so many bytes"
     )
     l2 = option(
-        "none", metavar="none|64|128|256", help="L2 promotion; several (none,64,128,256) are compared"
+        "none",
+        metavar="none|64|128|256",
+        help="L2 promotion; several (none,64,128,256) are compared",
+        maps=False,
     )
     rank = option(0, metavar="1-5", help="dimensions, where --shape is left out")
     corners = option("", metavar="L,L:U,U", help="load by im2col: lower and upper corners, INNERMOST first")
@@ -74,19 +86,30 @@ class TmaProbe(Probe):
     smem_offset = option(0, metavar="BYTES", help="of stage 0 from a multiple of 1024")
     stages = option(1, metavar="N", help="boxes in a row along the outermost dimension, each with a barrier")
     stage_bytes = option(0, metavar="BYTES", help="from stage to stage; left out: a box, up to a period")
-    expect = option("full", choices=("full", "inbounds"), help="bytes that the barrier is armed with")
-    addr = option("", metavar="0x…", help="judge the map for a tensor at this address; it runs at its own")
-    desc_align = option(
-        tensor_map.ALIGNMENT, metavar="BYTES", help="alignment of the map object, to be judged"
+    expect = option(
+        "full", metavar="full|inbounds|BYTES", help="bytes that the barrier is armed with", maps=False
     )
-    no_proxy_fence = option(default=False, help="leave out the fence between ordinary stores and TMA")
+    addr = option(
+        "", metavar="0x…", help="judge the map for a tensor at this address; it runs at its own", maps=False
+    )
+    desc_align = option(
+        tensor_map.ALIGNMENT, metavar="BYTES", help="alignment of the map object, to be judged", maps=False
+    )
+    no_proxy_fence = option(
+        default=False, help="leave out the fence between ordinary stores and TMA", maps=False
+    )
     explain_dump = option(
-        "", metavar="FILE", help="explain a map: 128 bytes, or the text of a failed encoding"
+        "", metavar="FILE", help="explain a map: 128 bytes, or the text of a failed encoding", maps=False
     )
 
     def complete(self, params: dict[str, Value]) -> None:
         """Write every point in one way, whichever way it was typed, so that it finds its recording."""
-        params["shape"] = params["shape"] or SHAPES.get(int(params["rank"] or 2), "")
+        others = [name for name, each in self.options().items() if params[name] != each.default]
+        if params["explain_dump"] and len(others) > 1:
+            raise UsageError(f"--{flag(others[0])} with --explain-dump; legal: --explain-dump alone")
+        if params["rank"] not in (0, *SHAPES):
+            raise UsageError(f"--rank {params['rank']}; legal: 1 to {tensor_map.MOST_RANK}")
+        params["shape"] = params["shape"] or SHAPES[int(params["rank"] or 2)]
         shape = numbers(str(params["shape"]), "shape")
         if params["rank"] not in (0, len(shape)):
             raise UsageError(f"--rank {params['rank']} and --shape {params['shape']}; legal: one of them")
@@ -96,10 +119,13 @@ class TmaProbe(Probe):
         steps = str(params["element_strides"])
         params["element_strides"] = "" if set(steps) <= set("1x") else steps
         params["coord"] = params["coord"] or ",".join(map(str, last_tile(params, shape)))
+        if params["expect"] not in EXPECT and not re.fullmatch("[0-9]{1,9}", str(params["expect"])):
+            raise UsageError(f"--expect {params['expect']}; legal: {', '.join(EXPECT)}, or a number of bytes")
 
     def check(self, case: Case) -> None:
         if case.explain_dump:
             dumped(case.explain_dump)
+        tma.check_arch(case.arch)
         if case.desc_align % tensor_map.ALIGNMENT or case.desc_align <= 0:
             raise UsageError(
                 f"a map object aligned to {case.desc_align} B; legal: multiples of {tensor_map.ALIGNMENT} B: "
@@ -109,7 +135,25 @@ class TmaProbe(Probe):
         for promotion in promotions(case):
             map_of(case, promotion).check()
         tma.check_start(map_of(case), start(case), store=writes(case))
+        tma.check_offsets(map_of(case), shift(case))
+        if not writes(case) and expected_bytes(case) > mbarrier.MOST:
+            raise UsageError(f"--expect {case.expect}; legal: 0 to {mbarrier.MOST}, what a barrier counts")
         check_room(case)
+        if start(case, case.stages - 1)[-1] > MOST_COORDINATE:
+            raise UsageError(f"the coordinates of stage {case.stages - 1} leave 32 bits; legal: below 2^31")
+
+    def not_launched(self, case: Case) -> str:
+        nbytes = tensor_bytes(case)
+        told = f"a tensor of {nbytes} B; this probe copies up to {MOST_TENSOR} B to a device"
+        return told if nbytes > MOST_TENSOR else ""
+
+    def has_kernel(self, case: Case) -> bool:
+        return not case.explain_dump
+
+    def identity(self, case: Case) -> Hashable:
+        """One number of bytes may be typed in three ways."""
+        params = case.params | {"expect": expected_bytes(case)}
+        return tuple(params.items())
 
     def variants(self, arch: str) -> Iterator[Case]:
         if int(arch.strip("sm_af")) >= 90:
@@ -143,7 +187,7 @@ class TmaProbe(Probe):
             if not writes(case):
                 found[f"image{name}"] = Output((shared_bytes(case),), np.uint8, ("byte",))
                 found[f"phases{name}"] = Output((case.stages, 2), np.int32, ("stage", "fact"))
-        if writes(case):
+        if writes(case) and not self.not_launched(case):
             found["tensor"] = Output((tensor_bytes(case),), np.uint8, ("byte",))
         return found
 
@@ -168,7 +212,9 @@ class TmaProbe(Probe):
         )  # fmt: skip
 
     def expected(self, case: Case) -> Arrays:
-        found: dict[str, NDArray[Any]] = {"tensor": after_stores(case)} if writes(case) else {}
+        found: dict[str, NDArray[Any]] = {}
+        if writes(case) and not self.not_launched(case):
+            found["tensor"] = after_stores(case)
         for name, promotion in names(case).items():
             m = dataclasses.replace(map_of(case, promotion), address=0)  # counted from the tensor's
             found[f"words{name}"] = np.frombuffer(m.encode(), dtype=np.uint64)
@@ -194,13 +240,16 @@ class TmaProbe(Probe):
                 certain=False,
             )
         if may_end_early(case):
-            reason = f"{armed(case)}: the phase ends too early, or never"
-            return Fault("bytes expected", reason, certain=False)
+            return Fault(
+                "bytes expected",
+                f"{armed(case)}; the phase ends {mbarrier.MAY_END}",
+                certain=False,
+            )
         return None
 
     def examine(self, case: Case, outputs: Arrays, record: Record) -> None:
         if case.explain_dump:
-            problems = [each for m in dumped(case.explain_dump) for each in m.problems()]
+            problems = [problem for _, problem in problems_of(case.explain_dump)]
             record.check("dump", ok=not problems, detail="; ".join(problems) or "nothing is wrong with it")
             return
         if map_of(case).swizzle != "none":
@@ -215,9 +264,8 @@ class TmaProbe(Probe):
             record.check("L2 promotion", ok=len(images) == 1, detail=told)
 
     def report(self, case: Case, outputs: Arrays, *, measured: bool) -> dict[str, Any]:
-        del measured
         if case.explain_dump:
-            return explained(dumped(case.explain_dump))
+            return explained(case.explain_dump)
         m = map_of(case)
         result: dict[str, Any] = {
             "ptx": tma.ptx(mode(case), m.rank, case.redop),
@@ -226,36 +274,68 @@ class TmaProbe(Probe):
             "bytes": counted(case),
             "coordinates": {"innermost_first": list(start(case)), "outermost_first": list(start(case)[::-1])},
         }
+        fault = self.fault(case)
+        if fault and fault.certain:
+            return result  # nothing else is reached
         if writes(case):
             result["beyond"] = {"columns": clipped(case)}
         else:
             phases = outputs[first_of(case, "phases")].tolist()
+            unsure = may_end_early(case) and not measured
             result["barriers"] = [
-                {"stage": i, "phase ended": bool(done), "bytes expected still": left}
+                {
+                    "stage": i,
+                    "armed with": expected_bytes(case),
+                    "phase ended": mbarrier.MAY_END if unsure else mbarrier.ended(done=bool(done), left=left),
+                    "bytes": mbarrier.account(left),
+                }
                 for i, (done, left) in enumerate(phases)
             ]
         found = held(case, outputs)
         return result | {
             "pictures": [picture(case, found)],
             "chunk_map": {"chunks": [dataclasses.asdict(each) for each in found]},
+            **in_memory(case),
         }
 
     def conclude(self, case: Case, record: Record) -> str:
-        failed = [each["detail"] for each in record.checks if not each["ok"]]
-        if failed:
-            return f"{failed[0][0].upper()}{failed[0][1:]}."
         if case.explain_dump:
-            return "The driver takes these maps."
-        m = map_of(case)
-        lies = "the rows lie one behind the other"
-        if m.swizzle != "none":
-            lies = f"chunk c of row r lies at chunk c ^ {xor_of(m)}"
-        if writes(case):
-            return f"{tma.box_bytes(m)} bytes go from shared memory, where {lies}, into the tensor."
-        outside = tma.box_bytes(m) - tma.inside_bytes(m, start(case), shift(case))
-        fill = {"zero": "zeros", "nan": "NaNs"}[case.oob]
-        filled = f"; {outside} of them are {fill} from outside the tensor" if outside else ""
-        return f"The barrier counts all {tma.box_bytes(m)} bytes of the box{filled}. In shared memory {lies}."
+            failed = [each["detail"] for each in record.checks if not each["ok"]]
+            return f"{failed[0]}." if failed else "The driver takes these maps."
+        return f"{not_f16(case)}{concluded(case, record)}"
+
+
+def concluded(case: Case, record: Record) -> str:
+    """Return what a load or store does, or what is wrong with it."""
+    failed = [each["detail"] for each in record.checks if not each["ok"]]
+    if failed:
+        return f"{failed[0][0].upper()}{failed[0][1:]}."
+    m = map_of(case)
+    lies = "the rows lie one behind the other"
+    if m.swizzle != "none":
+        lies = f"chunk c of row r lies at chunk c ^ {xor_of(m)}"
+    box = f"{'x'.join(map(str, m.box))} {m.dtype}"
+    if writes(case):
+        return f"{tma.box_bytes(m)} bytes ({box}) go from shared memory, where {lies}, into the tensor."
+    outside = tma.box_bytes(m) - tma.inside_bytes(m, start(case), shift(case))
+    fill = {"zero": "zeros", "nan": "NaNs"}[case.oob]
+    filled = f"; {outside} of them are {fill} from outside the tensor" if outside else ""
+    told = f"The barrier counts all {tma.box_bytes(m)} bytes of the box ({box}){filled}."
+    return f"{told} In shared memory {lies}."
+
+
+def not_f16(case: Case) -> str:
+    """Return why elements are not the usual f16, where that is not legal."""
+    usual = USUAL_TYPES[0]
+    if case.dtype not in USUAL_TYPES[1:]:
+        return ""
+    problems = dataclasses.replace(
+        map_of(case), dtype=usual, strides=strides_of(case, SIZES[usual])
+    ).problems()
+    if not problems:
+        return ""
+    why = problems[0].partition(";")[0]
+    return f"Elements are {case.dtype} of {SIZES[case.dtype]} B, because {usual} is refused here: {why}. "
 
 
 def _of(**params: Value) -> dict[str, Value]:
@@ -350,16 +430,15 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
     parts = text.lower().count("x") + 1
     if parts > tensor_map.MOST_RANK:
         raise UsageError(f"{what} {text} has {parts} dimensions; legal: 1 to {tensor_map.MOST_RANK}")
+    if re.fullmatch(LONG_SIZES, text):  # which the map's own limits judge
+        return tuple(map(int, text.split("x")))
     return sizes(text, parts=parts, what=what)
 
 
 def integers(text: str, count: int, what: str) -> tuple[int, ...]:
     """Return the numbers of "64,-3", of which there must be ``count``."""
-    try:
-        found = tuple(int(each) for each in text.split(","))
-    except ValueError:
-        found = ()
-    if len(found) != count or any(abs(each) >= 1 << 31 for each in found):
+    found = tuple(int(each) for each in text.split(",")) if re.fullmatch(INTEGERS, text) else ()
+    if len(found) != count or any(abs(each) > MOST_COORDINATE for each in found):
         example = ",".join(["0"] * count)
         raise UsageError(
             f"{what} '{text}'; legal: {count} numbers of 32 bits, innermost first, such as {example}"
@@ -390,21 +469,38 @@ def usual_box(params: dict[str, Value], shape: tuple[int, ...]) -> tuple[int, ..
 def last_tile(params: dict[str, Value], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the coordinates of the last of the boxes that cover the tensor, innermost first."""
     box = numbers(str(params["box"]), "box")
-    if params["corners"] or len(box) != len(shape):
+    if params["corners"]:
+        return (0, *corners_of(str(params["corners"]), len(shape)).lower[::-1], 0)
+    if len(box) != len(shape):
         return (0,) * len(shape)
     return tuple(
-        (extent - 1) // step * step for extent, step in zip(reversed(shape), reversed(box), strict=True)
+        min(extent - 1, MOST_COORDINATE) // step * step
+        for extent, step in zip(reversed(shape), reversed(box), strict=True)
     )
+
+
+def bytes_of(file: str) -> bytes:
+    """Return what a dump holds."""
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
 
 
 @lru_cache(maxsize=64)
 def dumped(file: str) -> list[TensorMap]:
     """Return the maps of a dump."""
-    try:
-        data = Path(file).read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    return maps_of(data)
+    return maps_of(bytes_of(file))
+
+
+def problems_of(file: str) -> Iterator[tuple[int, str]]:
+    """Yield what is wrong with dumped maps: words that no arguments make, and what the driver refuses."""
+    data = bytes_of(file)
+    if len(data) == tensor_map.NBYTES and (words := tensor_map.unexplained(data)):
+        held = ", ".join(f"{i} (0x{int.from_bytes(data[8 * i : 8 * i + 8], 'little'):x})" for i in words)
+        yield 0, f"damaged: no arguments make word {held}"
+    for i, m in enumerate(dumped(file)):
+        yield from ((i, each) for each in m.problems())
 
 
 def check_op(case: Case) -> None:
@@ -413,6 +509,8 @@ def check_op(case: Case) -> None:
         tma_reduce.check_reduction(case.redop, case.dtype)
     if case.corners and case.op != "load":
         raise UsageError(f"--corners with --op {case.op}; legal: load")
+    if case.redop != "add" and case.op != "reduce":
+        raise UsageError(f"--redop {case.redop} with --op {case.op}; legal: with --op reduce")
     if case.offsets and not case.corners:
         raise UsageError("--offsets without --corners; legal: together, of an im2col load")
     if writes(case) and (case.expect != "full" or len(promotions(case)) > 1):
@@ -425,14 +523,16 @@ def check_op(case: Case) -> None:
 
 def check_room(case: Case) -> None:
     """Refuse stages and tensors that do not fit."""
-    if not 1 <= case.stages <= MOST_STAGES or case.smem_offset < 0 or case.stage_bytes < 0:
-        raise UsageError(f"{case.stages} stages; legal: 1 to {MOST_STAGES}, at offsets of 0 and more")
+    if not 1 <= case.stages <= MOST_STAGES:
+        raise UsageError(f"{case.stages} stages; legal: 1 to {MOST_STAGES}, which this probe takes")
+    for name, most in (("smem_offset", MOST_SHARED), ("stage_bytes", MOST_SHARED), ("parent_pitch", 1 << 40)):
+        value = int(case.params[name] or 0)
+        if not 0 <= value <= most:
+            raise UsageError(f"--{flag(name)} {value}; legal: 0 to {most}")
     if case.parent_pitch and case.parent_pitch < map_of(case).shape[-1]:
         raise UsageError(
             f"--parent-pitch {case.parent_pitch}; legal: at least a row, {map_of(case).shape[-1]}"
         )
-    if tensor_bytes(case) > MOST_TENSOR:
-        raise UsageError(f"a tensor of {tensor_bytes(case)} bytes; legal: up to {MOST_TENSOR}")
     if shared_bytes(case) > MOST_SHARED:
         raise UsageError(
             f"the boxes take {shared_bytes(case)} bytes of shared memory; legal: up to {MOST_SHARED}"
@@ -473,7 +573,7 @@ def map_of(case: Case, promotion: str = "") -> TensorMap:
     return TensorMap(
         dtype=case.dtype,
         shape=shape,
-        strides=tensor_map.packed(shape, unit, case.parent_pitch * unit),
+        strides=strides_of(case, unit),
         box=numbers(case.box, "box"),
         element_strides=steps,
         interleave=case.interleave,
@@ -485,12 +585,17 @@ def map_of(case: Case, promotion: str = "") -> TensorMap:
     )
 
 
+def strides_of(case: Case, unit: int) -> tuple[int, ...]:
+    """Return the strides of the tensor if a unit of dimension 0 has so many bytes."""
+    return tensor_map.packed(numbers(case.shape, "shape"), unit, case.parent_pitch * unit)
+
+
 def address_of(text: str) -> int:
     """Return the number of "0x7f0000000000" or "0"."""
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise UsageError(f"'{text}' is no address; legal: a number such as 0x7f0000000000") from None
+    address = bits_of(text)
+    if address < 0:
+        raise UsageError(f"'{text}' is no address; legal: a number such as 0x7f0000000000")
+    return address
 
 
 def corners_of(text: str, rank: int) -> Corners:
@@ -498,8 +603,11 @@ def corners_of(text: str, rank: int) -> Corners:
     lower, colon, upper = text.partition(":")
     if not colon:
         raise UsageError(f"corners '{text}'; legal: lower and upper ones, such as -1,-1:0,0")
-    count = max(rank - 2, 1)
-    found = [integers(each, count, "corners")[::-1] for each in (lower, upper)]
+    if rank not in RANKS_OF_COLUMNS:
+        raise UsageError(
+            f"--corners with tensorRank={rank}; legal: rank 3 to 5, such as --rank 4 --corners -1,-1:0,0"
+        )
+    found = [integers(each, rank - 2, "corners")[::-1] for each in (lower, upper)]
     return Corners(*found)
 
 
@@ -554,7 +662,9 @@ def tensor_bytes(case: Case) -> int:
 def expected_bytes(case: Case) -> int:
     """Return the bytes that the barrier of a stage is armed with."""
     m = map_of(case)
-    return tma.inside_bytes(m, start(case), shift(case)) if case.expect == "inbounds" else tma.box_bytes(m)
+    if case.expect == "full":
+        return tma.box_bytes(m)
+    return tma.inside_bytes(m, start(case), shift(case)) if case.expect == "inbounds" else int(case.expect)
 
 
 def phase(case: Case) -> tuple[int, int]:
@@ -578,8 +688,11 @@ def armed(case: Case) -> str:
     """Return what the barrier is told and what it counts, and the cure where they differ."""
     whole, expected = tma.box_bytes(map_of(case)), expected_bytes(case)
     told = f"armed with {expected} B, and {whole} B are counted"
-    cure = ", elements outside the tensor included: arm with the whole box"
-    return told + (cure if whole != expected else "")
+    if whole == expected:
+        return told
+    outside = whole != tma.inside_bytes(map_of(case), start(case), shift(case))
+    included = ", elements outside the tensor included" if outside else ""
+    return f"{told}{included}: {mbarrier.account(expected - whole)}, so arm with the whole box"
 
 
 def first_of(case: Case, name: str) -> str:
@@ -608,7 +721,7 @@ def shared_before(case: Case) -> NDArray[np.uint8]:
 @lru_cache(maxsize=8)
 def after_loads(case: Case) -> NDArray[np.uint8]:
     """Return shared memory after the loads of all stages."""
-    m, memory, image = map_of(case), tensor_before(case), shared_before(case)
+    m, memory, image = map_of(case), Numbered(case.dtype), shared_before(case)
     for stage, address in enumerate(addresses(case)):
         image = tma.load(m, memory, start(case, stage), image, address, shift(case))
     return image
@@ -641,25 +754,26 @@ def clipping(case: Case) -> tuple[bool, str]:
 
 
 def base_phase(case: Case) -> tuple[bool, str]:
-    """Say whether the first box lies where the swizzle's pattern begins."""
-    m, base = map_of(case), addresses(case)[0]
-    moved, of = tma.moved_chunks(m, base)
+    """Say whether every box lies where the swizzle's pattern begins."""
+    m = map_of(case)
     period = PERIODS[m.swizzle]
-    if not moved:
-        return True, f"the pattern begins with the box, at a multiple of {period}"
-    return False, (
-        f"data present, permuted by base phase {base % period // LINE}: {moved} of {of} chunks lie elsewhere "
-        f"than the formula relative to the buffer says; put the box at a multiple of {period} (128B: 1024, "
-        "64B: 512, 32B: 256)"
-    )
+    for stage, base in enumerate(addresses(case)):
+        moved, of = tma.moved_chunks(m, base)
+        if moved:
+            return False, (
+                f"data present, permuted by base phase {base % period // LINE}: {moved} of {of} chunks of "
+                f"stage {stage} lie elsewhere than the formula relative to the buffer says; it begins at "
+                f"{base}: put each at a multiple of {period} (128B: 1024, 64B: 512, 32B: 256)"
+            )
+    return True, f"the pattern begins with each box, at a multiple of {period}"
 
 
 def bytes_expected(case: Case, outputs: Arrays) -> tuple[bool, str]:
     """Say whether the first barrier was armed with what it counts."""
     done, left = outputs[first_of(case, "phases")][0].tolist()
     if left:
-        return False, f"{armed(case)}: the phase {'ended too early' if done else 'never ends'}"
-    return bool(done), f"{armed(case)}: the phase ended"
+        return False, f"{armed(case)}; the phase {'ended too early' if done else 'never ends'}"
+    return bool(done), f"{armed(case)}; the phase ended"
 
 
 def held(case: Case, outputs: Arrays) -> list[Chunk]:
@@ -667,28 +781,41 @@ def held(case: Case, outputs: Arrays) -> list[Chunk]:
     m, first = map_of(case), addresses(case)[0]
     if not writes(case):
         image = outputs[first_of(case, "image")]
-        return chunks(m, image, first, tensor_before(case), start(case), shift(case))
+        return chunks(m, image, first, Numbered(case.dtype), start(case), shift(case))
     ordered = shared_before(case)[tma.places(m, first)].ravel()
     return located(m, shared_before(case), first, ordered, [True] * (len(ordered) // CHUNK))
 
 
 def picture(case: Case, found: list[Chunk]) -> dict[str, Any]:
-    """Draw the first lines of shared memory: row.chunk of the box in each 16 bytes, coloured by chunk."""
+    """Draw the lines of shared memory that stage 0 takes: row:chunk of the box in each 16 bytes."""
     first, pieces = addresses(case)[0] // LINE, LINE // CHUNK
-    lines = min(SHOWN_LINES, shared_bytes(case) // LINE - 1 - first)
+    lines = -(-(addresses(case)[0] + tma.room(map_of(case))) // LINE) - first
     cells = [[""] * pieces for _ in range(lines)]
     colours: list[list[int | None]] = [[None] * pieces for _ in range(lines)]
     for each in found:
         line, piece = divmod(each.address // CHUNK - first * pieces, pieces)
-        if line < lines:
-            cells[line][piece] = "fill" if each.row is None else f"{each.row}.{each.chunk}"
-            colours[line][piece] = each.chunk
+        cells[line][piece] = "fill" if each.row is None else f"{each.row}:{each.chunk}"
+        colours[line][piece] = each.chunk
     return {
-        "title": "shared memory: row.chunk of the box in each 16 bytes; a column is four banks",
+        "title": "shared memory: row:chunk of the box in each 16 bytes, coloured by chunk; by four banks",
         "cells": cells,
         "colours": colours,
         "row_names": [f"+{(first + line) * LINE}" for line in range(lines)],
         "column_names": [f"{4 * piece}-{4 * piece + 3}" for piece in range(pieces)],
+    }
+
+
+def in_memory(case: Case) -> dict[str, Any]:
+    """Return where in shared memory each element of stage 0's box lies, all outer dimensions as its rows."""
+    m = map_of(case)
+    rows, cols = math.prod(tma.counts(m)[:-1]), tma.counts(m)[-1]
+    if max(rows, cols) > MOST_SIDE:
+        return {}
+    byte = tma.places(m, addresses(case)[0])[..., 0].reshape(rows, cols)
+    where = f"counted from a multiple of {PERIODS['128B']} B; the box begins at {addresses(case)[0]}"
+    return {
+        "shapes": {"smem": {"rows": rows, "cols": cols}},
+        "shared": {"smem": {"bytes": byte.tolist(), "where": where}},
     }
 
 
@@ -716,10 +843,10 @@ def counted(case: Case) -> list[dict[str, Any]]:
     return [{"bytes": what, "count": count} for what, count in rows]
 
 
-def explained(maps: list[TensorMap]) -> dict[str, Any]:
-    """Return the arguments of dumped maps, and what the driver would refuse of them."""
-    rows = [{"map": i, **row} for i, m in enumerate(maps) for row in tensor_map.arguments(m)]
-    problems = [{"map": i, "problem": each} for i, m in enumerate(maps) for each in m.problems()]
+def explained(file: str) -> dict[str, Any]:
+    """Return the arguments of dumped maps, and what is wrong with them."""
+    rows = [{"map": i, **row} for i, m in enumerate(dumped(file)) for row in tensor_map.arguments(m)]
+    problems = [{"map": i, "problem": each} for i, each in problems_of(file)]
     return {"ptx": "a tensor map", "dump": rows, "problems": problems}
 
 

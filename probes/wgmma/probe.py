@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, option
+from ptxlab.experiments.base import Case, Macros, Value, bits_of, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
 from ptxlab.isa import wgmma as isa
@@ -311,13 +311,10 @@ def form_of(case: Case) -> WgmmaForm:
 
 def word_of(case: Case) -> int:
     """Return the 64 bits to decode."""
-    try:
-        word = int(case.decode_desc, 0)
-    except ValueError:
-        word = -1
-    if not 0 <= word < 1 << 64:
+    found = bits_of(case.decode_desc)
+    if not 0 <= found < 1 << 64:
         raise UsageError(f"'{case.decode_desc}' is no descriptor; legal: 64 bits, such as 0x4000004000010040")
-    return word
+    return found
 
 
 def lint(case: Case) -> list[str]:

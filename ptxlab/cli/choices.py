@@ -53,6 +53,13 @@ def metrics() -> list[str]:
     return [ALL_GROUPS, *GROUPS]
 
 
+def explained() -> list[str]:
+    """Return the groups of counters that can be explained."""
+    from ptxlab.experiments.profile import EXPLAINED
+
+    return list(EXPLAINED)
+
+
 def instructions() -> list[str]:
     """Return the instructions that architectures have or lack."""
     from ptxlab.isa.forms import every_form
@@ -114,10 +121,12 @@ def of_stage(ctx: Any) -> list[str]:
 
 
 def operands(ctx: Any) -> list[str]:
-    """Return the operands whose register maps the probe on the line reports."""
+    """Return the operands of the probe on the line; a command for elements takes those in memory, too."""
     from ptxlab.experiments.layout import ask
     from ptxlab.experiments.registry import find_probe
 
     probe = find_probe(ctx.info_name)
     own = {name: ctx.params[name] for name in probe.options()}
-    return list(ask(probe, own, ctx.params["arch"]).maps)
+    elements = "row" in ctx.params
+    asked = ask(probe, own, ctx.params["arch"], in_memory=elements)
+    return [*asked.maps, *(asked.in_memory if elements else ())]

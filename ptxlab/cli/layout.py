@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
         ("table", _table, "List a whole register map, and draw it."),
         ("detail", _detail, "Show registers, formulas, architectures, SASS and FLOP of a form."),
     ):
-        probes = App(cls=probe_group(action, drawn=action is _table, of_maps=True))
+        probes = App(cls=probe_group(action, of_maps=True, of_memory=action is _where))
         probes.callback()(_nothing)  # without commands of its own, typer wants one
         group.add_typer(probes, name=name, help=help_text)
     group.command("support")(support)
@@ -72,7 +72,7 @@ def _where(
 ) -> Any:
     from ptxlab.experiments.layout import where_record
 
-    return where_record(_ask(probe, own, arch), operand, row, col)
+    return where_record(_ask(probe, own, arch, in_memory=True), operand, row, col)
 
 
 def _what(
@@ -122,11 +122,11 @@ def _detail(
     return detail_record(_ask(probe, own, arch))
 
 
-def _ask(probe: Any, own: dict[str, Any], arch: str | None) -> Any:
+def _ask(probe: Any, own: dict[str, Any], arch: str | None, *, in_memory: bool = False) -> Any:
     from ptxlab.experiments.layout import ask
     from ptxlab.toolchain.arch import parse_arch
 
-    return ask(probe, own, parse_arch(arch) if arch else None)
+    return ask(probe, own, parse_arch(arch) if arch else None, in_memory=in_memory)
 
 
 def support(
@@ -205,13 +205,17 @@ def evaluate(
         str | None,
         typer.Option("--dtype", help="Type of the elements (f16, tf32, s8, ...): the swizzle moves bytes."),
     ] = None,
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Show where a layout puts its coordinates, whether two share an offset, and with a type the banks."""
     from ptxlab.experiments.algebra import eval_record
 
-    emit(eval_record(expression, dtype, table=table), json=json, format=format)
+    record = eval_record(expression, dtype, table=table)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)
 
 
 def explain(
@@ -222,13 +226,17 @@ def explain(
             help='An operation and its operands: "complement 4:2 24", "composition (6,2):(8,2) (4,3):(3,1)".',
         ),
     ],
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Do an operation on layouts step by step, and prove the result by trying every coordinate."""
     from ptxlab.experiments.algebra import explain_record
 
-    emit(explain_record(operation), json=json, format=format)
+    record = explain_record(operation)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)
 
 
 def trace(

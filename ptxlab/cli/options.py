@@ -39,16 +39,16 @@ Action = Callable[..., "Record"]
 else the command line gives; returns the record, which is then shown."""
 
 
-def probe_group(action: Action, *, drawn: bool = False, of_maps: bool = False) -> type[Group]:
+def probe_group(action: Action, *, of_maps: bool = False, of_memory: bool = False) -> type[Group]:
     """Return a kind of group: fixed commands, and one for every probe, loaded when it is called.
 
     Args:
         action: what the commands of probes do.
-        drawn: whether the record can be drawn into files.
         of_maps: list just the probes that report register maps.
+        of_memory: and those that report operands in shared memory alone.
 
     """
-    made = partial(_command, action=action, drawn=drawn, of_maps=of_maps)
+    made = partial(_command, action=action, of_maps=of_maps)
 
     class Probes(Group):
         """The group; typer makes it."""
@@ -64,7 +64,12 @@ def probe_group(action: Action, *, drawn: bool = False, of_maps: bool = False) -
             """Return the names of the fixed commands and of the probes that look sound."""
             del ctx
             said = {name: each.said for name, each in self.entries.items()}
-            sound = (name for name, each in said.items() if not each.problem and (each.maps or not of_maps))
+            wanted = (
+                name
+                for name, each in said.items()
+                if each.maps or not of_maps or (of_memory and each.in_memory)
+            )
+            sound = (name for name in wanted if not said[name].problem)
             return [*self.commands, *sound]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -111,7 +116,7 @@ class _Unloaded(Command):
         return command.make_context(info_name, args, parent, **extra)
 
 
-def _command(probe: Probe, *, action: Action, drawn: bool, of_maps: bool) -> Any:
+def _command(probe: Probe, *, action: Action, of_maps: bool) -> Any:
     """Return the command of one probe: its own options, then the parameters of ``action``.
 
     One ``of_maps`` does not show options that change no map; who types one is told so by the action.
@@ -126,19 +131,19 @@ def _command(probe: Probe, *, action: Action, drawn: bool, of_maps: bool) -> Any
 
     def run(**given: Any) -> None:
         own = {name: given.pop(name) for name in options}
-        svg, html = (given.pop(each.name, None) for each in _DRAWN)
+        svg, html = (given.pop(each.name) for each in _DRAWN)
         printed = {each.name: given.pop(each.name) for each in _PRINTED}
         with blamed(probe.file):  # all that an action asks of the probe
             record = action(probe, own, **given)
         save_pictures(record, svg, html, probe.file)
         emit(record, author=probe.file, **printed)
 
-    run.__doc__ = probe.summary
+    run.__doc__ = "\n\n".join(filter(None, (probe.summary, probe.usage)))
     asked = _parameters_of(action, probe)
     _refuse_taken(probe, [_flag(each.name) for each in (*asked, *_DRAWN, *_PRINTED)])
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [_parameter(name, each, hidden=of_maps and not each.maps) for name, each in options.items()]
-        + [*asked, *(_DRAWN if drawn else ()), *_PRINTED]
+        + [*asked, *_DRAWN, *_PRINTED]
     )
     app = App(add_completion=False)
     app.command(probe.name)(run)
@@ -168,7 +173,7 @@ def _parameter(name: str, option: Option, *, hidden: bool) -> inspect.Parameter:
     flag = _flag(name)
     flags = [f"{flag}/--no-{flag[2:]}" if option.default is True else flag]
     flags += [option.alias] if option.alias else []
-    choices = "|".join(map(str, option.choices))
+    choices = "|".join(str(choice) for choice in option.choices if choice != "")
     short = len(choices) < 40
     declared = typer.Option(
         *flags,

@@ -25,7 +25,7 @@ from ptxlab.cli.parsing import App
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = App(cls=probe_group(_run, drawn=True))
+    group = App(cls=probe_group(_run))
     group.command("list")(list_probes)
     group.command("new")(new_probe)
     group.command("verify")(verify_probes)
@@ -97,7 +97,7 @@ def _run(
     from ptxlab.experiments.catalogue import probe_record
 
     with _lab(backend, arch, device, timeout) as lab:
-        done = probe_record(probe, own, lab, lane=lane, keep=record)
+        done = probe_record(probe, own, lab, lane=lane, keep=record, named=arch is not None)
     done.params["full"] = full
     return done
 

@@ -65,6 +65,14 @@ SetOption = Annotated[
     str, typer.Option("--set", metavar="NAME", help="Collect a set of ncu's own too (full, ...).")
 ]
 ReportOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the report (.ncu-rep).")]
+ExplainOption = Annotated[
+    str,
+    typer.Option(
+        metavar="GROUP",
+        help="Say in sentences what the numbers mean: shared, which wavefronts are conflicts and which not.",
+        autocompletion=choices.explained,
+    ),
+]
 OptionOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -86,6 +94,7 @@ def profile(
     launch_skip: SkipOption = 0,
     launch_count: CountOption = None,
     metrics: MetricsOption = "default",
+    explain: ExplainOption = "",
     section_set: SetOption = "",
     report: ReportOption = None,
     option: OptionOption = None,
@@ -102,8 +111,9 @@ def profile(
     program = _program(ctx)
     from ptxlab.experiments import profile as experiment
 
+    experiment.check_explained(explain)
     settings = experiment.Settings(
-        metrics, section_set, kernel, launch_skip, launch_count, report, device, timeout
+        metrics, section_set, kernel, launch_skip, launch_count, report, device, timeout, explain
     )
     if program:
         record = experiment.profile_command(program, settings)

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from ptxlab.cli import choices
-from ptxlab.cli.common import Format, FormatOption, JsonFlag, emit
+from ptxlab.cli.common import (
+    Format,
+    FormatOption,
+    HtmlOption,
+    JsonFlag,
+    SvgOption,
+    emit,
+    save_pictures,
+)
 from ptxlab.cli.parsing import App
 
 TileOption = Annotated[
@@ -79,13 +87,17 @@ def solve(
             autocompletion=choices.emitted,
         ),
     ] = "",
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Find the smallest Swizzle<B,M,S> of a tile without bank conflicts, else the least padding."""
     from ptxlab.experiments.swizzle import solve_record
 
-    emit(solve_record(tile, dtype, [access, *also], order, language), json=json, format=format)
+    record = solve_record(tile, dtype, [access, *also], order, language)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)
 
 
 def check(
@@ -95,13 +107,17 @@ def check(
     access: AccessOption = "ldmatrix.x4",
     also: AlsoOption = [],  # noqa: B006 - typer copies it
     order: OrderOption = "row",
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Say what using the tile costs with a given swizzle; exit 1 when it conflicts."""
     from ptxlab.experiments.swizzle import check_record
 
-    emit(check_record(swizzle, tile, dtype, [access, *also], order), json=json, format=format)
+    record = check_record(swizzle, tile, dtype, [access, *also], order)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)
 
 
 def convert(
@@ -124,13 +140,17 @@ def convert(
             autocompletion=choices.tile_types,
         ),
     ] = "",
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Write a swizzle for offsets that count other types, bytes or bits."""
     from ptxlab.experiments.swizzle import convert_record
 
-    emit(convert_record(swizzle, dtype, origin), json=json, format=format)
+    record = convert_record(swizzle, dtype, origin)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)
 
 
 def pad(
@@ -144,10 +164,14 @@ def pad(
         typer.Option("--write", help="How it is written, likewise.", autocompletion=choices.tile_accesses),
     ] = "row",
     order: OrderOption = "row",
+    svg: SvgOption = None,
+    html: HtmlOption = None,
     json: JsonFlag = False,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Find the least padding after each row with which neither reading nor writing conflicts."""
     from ptxlab.experiments.swizzle import pad_record
 
-    emit(pad_record(tile, dtype, read, write, order), json=json, format=format)
+    record = pad_record(tile, dtype, read, write, order)
+    save_pictures(record, svg, html, None)
+    emit(record, json=json, format=format)

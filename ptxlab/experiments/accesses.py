@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ptxlab.errors import UsageError
 from ptxlab.isa import mma
 from ptxlab.isa.registers import RegisterMap
 from ptxlab.layout.address import coordinates
-from ptxlab.layout.banks import ACCESSES, OFF, WORD_BYTES, Access, access
+from ptxlab.layout.banks import ACCESSES, LINE_BYTES, OFF, WORD_BYTES, Access, access
 from ptxlab.layout.solver import VECTOR_BYTES, Pass
 
 LANES = 32
@@ -170,7 +170,15 @@ def _along_rows(area: Area, name: str) -> Pass:
     if area.row_bytes % size:
         raise UsageError(f"rows of {area.row_bytes} bytes are not whole {name}; legal: multiples of {size}")
     kind = access(name if name in ACCESSES else str(8 * size), "" if name in ACCESSES else "st")
-    return Pass(kind, _by_warps(np.arange(0, area.lines * area.row_bytes, size, dtype=np.int64)), name=name)
+    offsets = np.arange(0, area.lines * area.row_bytes, size, dtype=np.int64)
+    sources = _by_warps(_in_global_memory(area, offsets)) if kind.by_line else None
+    return Pass(kind, _by_warps(offsets), name=name, sources=sources)
+
+
+def _in_global_memory(area: Area, offsets: Ints) -> Ints:
+    """Return where the bytes of a tile lie in a matrix of which each row of the tile begins a line."""
+    row, place = np.divmod(offsets, area.row_bytes)
+    return np.asarray(row * -(-area.row_bytes // LINE_BYTES) * LINE_BYTES + place)
 
 
 def _elements(area: Area, name: str, row: Ints, col: Ints) -> Pass:
@@ -183,7 +191,10 @@ def _elements(area: Area, name: str, row: Ints, col: Ints) -> Pass:
 
 
 def _of_one_element(area: Area) -> Access:
-    return ACCESSES[str(max(8 * WORD_BYTES, area.bits))]
+    """Return the class that moves one element: less than a word needs no more than its own alignment."""
+    if area.bits < 8 * WORD_BYTES:
+        return replace(ACCESSES["32"], bytes_per_lane=area.bits // 8)
+    return ACCESSES[str(area.bits)]
 
 
 def _by_warps(offsets: Ints) -> Ints:
@@ -195,15 +206,15 @@ def _by_warps(offsets: Ints) -> Ints:
 def _chosen(area: Area, text: str) -> Pass:
     """Move the elements whose coordinates an expression gives, lane by lane."""
     warps = area.rows * area.cols // LANES if re.search(r"\b(w|warp)\b", text) else 1
-    places = [(warp, lane) for warp in range(max(1, warps)) for lane in range(LANES)]
-    found = [coordinates(text, {"lane": lane, "warp": warp}) for warp, lane in places]
-    for (warp, lane), (row, col) in zip(places, found, strict=True):
-        if not (0 <= row < area.rows and 0 <= col < area.cols):
-            raise UsageError(
-                f"'{text}' gives lane {lane} of warp {warp} the element ({row}, {col}); "
-                f"legal: inside the tile of {area.rows}x{area.cols}"
-            )
-    row, col = np.array(found, dtype=np.int64).T
+    warp, lane = np.divmod(np.arange(max(1, warps) * LANES), LANES)
+    row, col = coordinates(text, {"lane": lane, "warp": warp})
+    outside = (row < 0) | (row >= area.rows) | (col < 0) | (col >= area.cols)
+    if outside.any():
+        first = int(outside.argmax())
+        raise UsageError(
+            f"'{text}' gives lane {lane[first]} of warp {warp[first]} the element "
+            f"({row[first]}, {col[first]}); legal: inside the tile of {area.rows}x{area.cols}"
+        )
     return _elements(area, text, row, col)
 
 

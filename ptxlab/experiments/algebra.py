@@ -21,8 +21,12 @@ LARGEST = 1 << 20
 """Values of a layout that are gone through."""
 LARGEST_TABLE = 1 << 16
 LINES = 64
-"""Rows and columns of the picture."""
+"""Rows and columns of the picture of one layout."""
+LINES_EACH = 16
+"""Rows and columns of the pictures of several."""
 CHUNK_BYTES = 16
+BYTE = 8
+"""Bits of what the swizzle of a layout's text counts where its elements have a width."""
 COMPARED = 8192
 """Byte offsets at which a swizzle is compared with those of TMA: several periods of the longest."""
 
@@ -54,7 +58,7 @@ def eval_record(source: str, dtype: str | None, *, table: bool) -> Record:
 def described(layout: Composed) -> dict[str, Any]:
     """Return the result of an evaluation, but for the table."""
     offsets = layout.offsets()
-    result = _facts(layout, offsets) | _picture(layout, offsets)
+    result = _facts(layout, offsets) | _picture(layout, offsets, LINES)
     result |= {"chunks": chunk_map(layout, offsets), "tma_mode": tma_mode(layout)}
     return result | {"conclusion": _conclusion(layout, result)}
 
@@ -88,7 +92,7 @@ def _facts(layout: Composed, offsets: Ints) -> dict[str, Any]:
     }
 
 
-def _picture(layout: Composed, offsets: Ints) -> dict[str, Any]:
+def _picture(layout: Composed, offsets: Ints, lines: int) -> dict[str, Any]:
     """Return the offsets, the first mode downwards and the others to the right; one mode alone is a row."""
     plain = layout.layout
     if plain.rank == 1:
@@ -96,7 +100,7 @@ def _picture(layout: Composed, offsets: Ints) -> dict[str, Any]:
     else:
         down, across = plain.modes[0], algebra.joined(plain.modes[1:])
         across = across.modes[0] if across.rank == 1 else across
-    grid = offsets.reshape(across.size, down.size).T[:LINES, :LINES]
+    grid = offsets.reshape(across.size, down.size).T[:lines, :lines]
     return {
         "grid": grid.tolist(),
         "banks": _banks(layout, grid).tolist() if layout.element_bits else None,
@@ -190,7 +194,22 @@ def _conclusion(layout: Composed, result: dict[str, Any]) -> str:
             if mode
             else " The swizzle is none of TMA's modes 32B, 64B and 128B."
         )
+        text += _units(layout, layout.element_bits)
+    elif layout.swizzle.bits:
+        text += " The swizzle's numbers count offsets; with --dtype they count bytes, as in CuTe's smem_ptr."
     return text
+
+
+def _units(layout: Composed, bits: int) -> str:
+    """Say what the swizzle's numbers count, and if they would be a mode had they counted elements."""
+    if bits == BYTE:
+        return ""
+    text = f" Its numbers count bytes; of elements it is Sw{layout.moved}."
+    if bits < BYTE:
+        return text
+    other = layout.swizzle.rescaled(bits, BYTE)
+    mode = next((name for name, p in MODES.items() if p == other.parameters), None)
+    return f"{text} Sw{layout.swizzle} of elements would be {mode}: write Sw{other}." if mode else text
 
 
 def explain_record(source: str) -> Record:
@@ -202,16 +221,7 @@ def explain_record(source: str) -> Record:
     """
     done = explain(source)
     record = Record(backend="model", params={"expression": source})
-    record.result |= {
-        "operation": done.name or "eval",
-        "arguments": list(done.operands),
-        "definition": done.what,
-        "steps": [{"step": number, **step._asdict()} for number, step in enumerate(done.steps, 1)],
-        "layout": None if done.result is None else str(done.result),
-        "reason": done.reason,
-        "proof": [claim._asdict() for claim in done.claims],
-        "conclusion": _explained(done),
-    }
+    record.result |= worked(done)
     if done.result is None:
         record.check("exists", ok=False, detail=done.reason)
     elif not done.claims:
@@ -221,10 +231,20 @@ def explain_record(source: str) -> Record:
     return record
 
 
-def _explained(done: Explanation) -> str:
-    if done.result is None:
-        return f"There is no such layout: {done.reason}."
-    if not done.name:
-        what, value = done.steps[-1]
-        return f"{what[0].upper()}{what[1:]} is {value}."
-    return f"{done.name} of {' and '.join(done.operands)} is {done.result}."
+def worked(done: Explanation) -> dict[str, Any]:
+    """Return the result of an operation that was done by hand."""
+    return {
+        "operation": done.name or "eval",
+        "arguments": list(done.operands),
+        "definition": done.what,
+        "steps": [{"step": number, **step._asdict()} for number, step in enumerate(done.steps, 1)],
+        "layout": None if done.result is None else str(done.result),
+        "reason": done.reason,
+        "proof": [claim._asdict() for claim in done.claims],
+        "pictures": [
+            {"name": name, "layout": str(layout), **_picture(layout, layout.offsets(), LINES_EACH)}
+            for name, layout in done.layouts
+            if layout.layout.size <= LARGEST
+        ],
+        "conclusion": done.told,
+    }

@@ -25,12 +25,13 @@ PLACE = ("lane", "register", "slot", "row", "col")
 OPERANDS = ("A", "B", "C", "D", "E")
 """Names under which a report may hold the register maps of a matrix instruction's operands."""
 
-_MOST = {"lane": 32, "register": 255, "slot": 32, "row": 2**20, "col": 2**20, "matrix": 2**20,
+_REGISTERS = 512  # a thread has 255; where the operand is tensor memory, register is its column
+_MOST = {"lane": 32, "register": _REGISTERS, "slot": 32, "row": 2**20, "col": 2**20, "matrix": 2**20,
          "warp": 32, "warpgroup": 8}  # fmt: skip
 _PLAIN = {str, float, bool, type(None)}
 _MOST_DRAWN = 1024  # rows or columns of a matrix
 _RESERVED = ("probes", "files")  # results of ``probe list`` and ``probe new``, which are shown otherwise
-_WORDS: dict[str, type] = {"notes": list, "titles": dict, "shown": list}
+_WORDS: dict[str, type] = {"notes": list, "titles": dict, "shown": list, "minor": list}
 _COMPARISONS = ("prediction", "recording")  # checks that prove a variant right
 
 
@@ -248,11 +249,13 @@ def _check_registers(probe: Probe, result: Mapping[str, Any]) -> None:
 
 def _check_words(probe: Probe, result: Mapping[str, Any]) -> None:
     """Refuse notes, titles and choices of tables that are not text."""
-    notes, titles, shown = (result.get(name, kind()) for name, kind in _WORDS.items())
+    notes, titles, shown, minor = (result.get(name, kind()) for name, kind in _WORDS.items())
     if not isinstance(notes, list) or not all(isinstance(each, str) for each in notes):
         raise _wrong(probe, f"has {notes!r} as 'notes'", "a list of text")
     if not isinstance(titles, dict) or not all(isinstance(each, str) for each in (*titles, *titles.values())):
         raise _wrong(probe, f"has {titles!r} as 'titles'", "a dict of name -> text")
+    if not isinstance(minor, list) or not all(isinstance(each, str) for each in minor):
+        raise _wrong(probe, f"has {minor!r} as 'minor'", "a list of names of columns")
     if not isinstance(shown, list) or not all(isinstance(each, str) and each in result for each in shown):
         raise _wrong(probe, f"has {shown!r} as 'shown'", "a list of names in the result")
 

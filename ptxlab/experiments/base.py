@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.assets import asset_root
-from ptxlab.errors import PtxlabError, ToolError, UsageError, unknown_name
+from ptxlab.errors import PtxlabError, ToolError, malformed, unknown_name
 
 Value = str | int | float | bool | None
 Macros = dict[str, str | int]
@@ -256,6 +256,17 @@ def in_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
+_SIZE = "[1-9][0-9]{0,8}"
+_WORD = "0[xX][0-9a-fA-F]{1,80}|0[bB][01]{1,80}|[0-9]{1,80}"
+
+
+def bits_of(text: str) -> int:
+    """Return the bits that "0x1f", "0b11111" or "31" stands for; -1 where it is no such number."""
+    if not re.fullmatch(_WORD, text):
+        return -1
+    return int(text, 10 if text.isdecimal() else 0)
+
+
 def sizes(text: str, *, parts: int, what: str) -> tuple[int, ...]:
     """Return the numbers of "16x64", of which there must be ``parts``, each at least 1.
 
@@ -264,7 +275,8 @@ def sizes(text: str, *, parts: int, what: str) -> tuple[int, ...]:
 
     """
     fields = text.lower().split("x")
-    if len(fields) != parts or not all(re.fullmatch(r"[1-9][0-9]{0,8}", f) for f in fields):
-        form = "x".join("RCD"[:parts])
-        raise UsageError(f"{what} '{text}' is not of the form {form}, such as {'x'.join(['16'] * parts)}")
+    if len(fields) != parts or not all(re.fullmatch(_SIZE, field) for field in fields):
+        sound = f"(?i:(?:{_SIZE}x){{0,{parts - 1}}}(?:{_SIZE})?)"
+        form, example = "x".join("RCD"[:parts]), "x".join(["16"] * parts)
+        raise malformed(what, text, sound, f"not of the form {form}, such as {example}")
     return tuple(int(f) for f in fields)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import RECORDINGS, Value, blamed
-from ptxlab.experiments.probe import Probe
+from ptxlab.experiments.probe import Probe, usual_arch
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
 from ptxlab.experiments.runner import Lab, Progress, keep_recording, kept_of, run_probe, verify
@@ -93,7 +94,9 @@ def new_record(name: str, into: Path) -> Record:
     return record
 
 
-def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int | None, keep: bool) -> Record:
+def probe_record(
+    probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int | None, keep: bool, named: bool = True
+) -> Record:
     """Run one point of a probe.
 
     Args:
@@ -102,6 +105,7 @@ def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int 
         lab: where to run.
         lane: keep only this lane's entries in register maps.
         keep: write what the device answered as a recording.
+        named: the lab's architecture was asked for; if not, and no device runs, the probe chooses one.
 
     Raises:
         MissingError: ``keep`` without a device.
@@ -110,7 +114,12 @@ def probe_record(probe: Probe, params: dict[str, Value], lab: Lab, *, lane: int 
     if keep and not lab.device:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
     with blamed(probe.file):
+        if not named and not lab.worker:
+            lab = replace(lab, arch=usual_arch(probe))
         case = probe.case(lab.arch, **params)
+        why = probe.not_launched(case) if probe.has_kernel(case) else "there is no kernel at this point"
+        if keep and why:
+            raise UsageError(f"nothing to record: {why}")
         record, outputs = run_probe(probe, case, lab)
     record.params["lane"] = lane
     if lane is not None:

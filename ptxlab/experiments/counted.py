@@ -1,4 +1,4 @@
-"""Counters of launches: jobs run in a worker under ncu, one run for all of them."""
+"""Counters of launches: jobs run in a worker under ncu, one run for all that want the same counters."""
 
 from __future__ import annotations
 
@@ -37,15 +37,34 @@ def counted(
         ToolError: ncu or the worker failed.
 
     """
+    found: list[dict[str, NDArray[np.uint64]]] = [{} for _ in jobs]
+    for metrics in sorted({_metrics(counters) for counters in wanted}):
+        places = [i for i, counters in enumerate(wanted) if _metrics(counters) == metrics]
+        read = _collected([jobs[i] for i in places], metrics, device)
+        for i, values in zip(places, read, strict=True):
+            found[i] = {name: values[metric] for name, metric in wanted[i].items()}
+    return found
+
+
+def _metrics(counters: Counters) -> tuple[str, ...]:
+    return tuple(sorted(set(counters.values())))
+
+
+def _collected(
+    jobs: Sequence[Job], metrics: tuple[str, ...], device: int
+) -> list[dict[str, NDArray[np.uint64]]]:
+    """Return the values of each metric in the launches of each job.
+
+    All jobs want all of these metrics: for each that it does not want, ncu would run a launch once more.
+    """
     launches = [[step for step in job.steps if isinstance(step, Launch)] for job in jobs]
     kernels = sorted({step.kernel for steps in launches for step in steps})
-    metrics = sorted({metric for counters in wanted for metric in counters.values()})
     with tempfile.TemporaryDirectory(prefix="ptxlab-counted-") as folder:
         waiting, results = Path(folder) / "jobs", Path(folder) / "results"
         waiting.write_bytes(pickle.dumps(list(jobs)))
         request = ncu.Request(
             command=tuple(wrapped_command(waiting, results, device)),
-            metrics=tuple(metrics),
+            metrics=metrics,
             kernel=f"regex:^({'|'.join(kernels)})$",
             quiet=True,
             timeout=_SECONDS,
@@ -58,11 +77,11 @@ def counted(
     total = sum(map(len, launches))
     if len(outcome.launches) != total:
         raise ToolError(f"ncu profiled {len(outcome.launches)} of {total} launches")
-    found = iter(outcome.launches)
+    rows = iter(outcome.launches)
     arrays = []
-    for steps, counters in zip(launches, wanted, strict=True):
-        own = [next(found)["metrics"] for _ in steps]
-        arrays.append({name: _values(metric, own) for name, metric in counters.items()})
+    for steps in launches:
+        own = [next(rows)["metrics"] for _ in steps]
+        arrays.append({metric: _values(metric, own) for metric in metrics})
     return arrays
 
 

@@ -43,6 +43,9 @@ called op_hmma also counts HGMMA, QGMMA and the FMAs that run on the tensor pipe
 SHARED_CLASSES = {"ld": "LDS", "st": "STS", "ldsm": "LDSM", "stsm": "STSM", "ldgsts": "LDGSTS"}
 """Classes of warp instructions on shared memory, and the opcode of each."""
 
+WAVEFRONT_BYTES = 128
+"""What all 32 banks give at once."""
+
 _CLASS_WAVEFRONTS = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_{}.sum"
 RAW_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
 RAW_WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
@@ -305,6 +308,47 @@ def shared_raw(metrics: Mapping[str, Any], classes: Mapping[str, Any]) -> dict[s
         "conflicts": conflicts,
         "not_bank_conflicts": _excess(conflicts, None if None in own else sum(own)),
     }
+
+
+def explain_shared(classes: Mapping[str, Any], raw: Mapping[str, int | None]) -> list[str]:
+    """Return in sentences what the counts of shared-memory instructions mean: which are conflicts, and why.
+
+    Args:
+        classes: what shared() returns.
+        raw: what shared_raw() returns.
+
+    """
+    told = [
+        explain_class(SHARED_CLASSES.get(name, name.upper()), each)
+        for name, each in classes.items()
+        if each["instructions"] and each["wavefronts"] is not None and each["ideal"] is not None
+    ]
+    if raw["conflicts"] and raw["not_bank_conflicts"] is not None:
+        told.append(
+            f"The raw counter of the L1 reads {raw['conflicts']} conflicts, of which "
+            f"{raw['not_bank_conflicts']} belong to no instruction: those are waits for other traffic on the "
+            "same path, and no bank conflicts."
+        )
+    return told or ["No instruction on shared memory was counted."]
+
+
+def explain_class(name: str, counted: Mapping[str, int]) -> str:
+    """Return what the wavefronts of one class of instructions are: the least they can be, and conflicts."""
+    number, wavefronts, ideal = (counted[key] for key in ("instructions", "wavefronts", "ideal"))
+    each, least = wavefronts / number, ideal / number
+    instructions = "instruction" if number == 1 else "instructions"
+    told = (
+        f"{name}: {number} warp {instructions} took {wavefronts} wavefronts, {each:.4g} for each. The least "
+    )
+    if wavefronts < ideal:
+        return f"{told}of a full warp is {least:.4g}: loads of the same words were served together."
+    told += f"is {least:.4g}, for a wavefront moves up to {WAVEFRONT_BYTES} bytes"
+    if wavefronts == ideal:
+        return f"{told}: none of them is a bank conflict."
+    return (
+        f"{told}. The {each - least:.4g} above it, {wavefronts - ideal} in all, are bank conflicts: lanes "
+        "that are served together want different words of one bank."
+    )
 
 
 def opcode_of(text: str) -> str:

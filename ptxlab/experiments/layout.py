@@ -12,13 +12,18 @@ from typing import Any
 from ptxlab.errors import MissingError, UsageError, unknown_name
 from ptxlab.experiments.answers import check_result, claims_of, is_map, report_of
 from ptxlab.experiments.base import Case, Value, flag
-from ptxlab.experiments.probe import Probe
+from ptxlab.experiments.probe import Probe, usual_arch
 from ptxlab.experiments.record import Record
-from ptxlab.toolchain.arch import ARCHS, DEFAULT_ARCH, base_number
+from ptxlab.isa.threads import thread
+from ptxlab.layout.banks import BANKS, WORD_BYTES
+from ptxlab.toolchain.arch import ARCHS, base_number
 
 Entry = dict[str, int]
+Picture = dict[str, Any]
 _OTHER_LISTS = ("forms", "moves", "operands", "places", "holds")
 """Results of these commands that are no register maps."""
+
+_NEAR = 16  # rows and columns of a picture of where an element is
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class Asked:
 
         """
         names: list[str] = [*self.maps, *(self.in_memory if in_memory else ())]
+        typed = self.report.get("aliases", {}).get(typed.upper(), typed)
         for name in names:
             if typed.lower() == name.lower():
                 return name
@@ -80,23 +86,38 @@ class Asked:
         return record
 
 
-def ask(probe: Probe, own: Mapping[str, Value], arch: str | None) -> Asked:
+def ask(probe: Probe, own: Mapping[str, Value], arch: str | None, *, in_memory: bool = False) -> Asked:
     """Return what the probe's model reports of one point.
+
+    Args:
+        probe: the probe.
+        own: a value for each of its options.
+        arch: the architecture, or None for the usual one.
+        in_memory: operands in shared memory will do.
 
     Raises:
         UsageError: the point is illegal, or the probe reports no register map.
 
     """
-    case = probe.case(arch or DEFAULT_ARCH, **own)
+    case = probe.case(arch or usual_arch(probe), **own)
     _refuse_others(probe, own)
     report = report_of(probe, case, probe.expected(case), measured=False)
     check_result(probe, report)
     maps = {name: value for name, value in report.items() if is_map(value) and name not in _OTHER_LISTS}
-    if not maps:
-        raise UsageError(
-            f"{probe.name} reports no register map", f"ptxlab probe {probe.name} shows its report"
-        )
+    if not maps and not (in_memory and report.get("shared")):
+        raise UsageError(f"{probe.name} reports no register map", _instead(probe, report))
     return Asked(probe, case, report, maps)
+
+
+def _instead(probe: Probe, report: Mapping[str, Any]) -> str:
+    """Return what tells more of a probe that reports no register map."""
+    names = report.get("shared", ())
+    told = [f"ptxlab layout where {probe.name} {name} ROW COL tells bytes" for name in names]
+    told += [
+        f"ptxlab probe {probe.name} shows its report",
+        "ptxlab layout where --help names probes with maps",
+    ]
+    return "; ".join(told)
 
 
 def _refuse_others(probe: Probe, own: Mapping[str, Value]) -> None:
@@ -135,7 +156,12 @@ def where_record(asked: Asked, operand: str, row: int, col: int) -> Record:
         found = [{"row": row, "col": col, "byte": byte}]
         told = f"shared byte {byte}, {asked.in_memory[operand]['where']}."
     conclusion = f"{element[0].upper()}{element[1:]} is {told}"
-    record.result |= {"operand": operand, "places": found, "conclusion": conclusion}
+    record.result |= {
+        "operand": operand,
+        "places": found,
+        "pictures": _pictures(asked, operand, (row, col)),
+        "conclusion": conclusion,
+    }
     return record
 
 
@@ -166,9 +192,82 @@ def what_record(asked: Asked, operand: str, lane: int, register: int, slot: int 
     record.result |= {
         "operand": operand,
         "holds": found,
+        "pictures": _held_pictures(asked, operand, found),
         "conclusion": f"Register {register} of lane {lane} holds {elements or 'no element'}.",
     }
     return record
+
+
+def _pictures(asked: Asked, operand: str, at: tuple[int, int]) -> list[Picture]:
+    """Draw the neighbourhood of an element, of each matrix: who holds what there."""
+    if operand not in asked.maps:
+        return [_memory_picture(asked, operand, at)]
+    entries = asked.maps[operand]
+    corner = (at[0] // _NEAR * _NEAR, at[1] // _NEAR * _NEAR)
+    matrices = sorted({entry.get("matrix", 0) for entry in entries})
+    return [
+        _register_picture(asked, operand, corner, matrix) | {"marked": _inside(at)} for matrix in matrices
+    ]
+
+
+def _held_pictures(asked: Asked, operand: str, held: list[Entry]) -> list[Picture]:
+    """Draw the neighbourhood of the first element that a register holds; what else it holds is coloured."""
+    if not held:
+        return []
+    first = held[0]
+    corner = (first["row"] // _NEAR * _NEAR, first["col"] // _NEAR * _NEAR)
+    drawn = _register_picture(asked, operand, corner, first.get("matrix", 0))
+    own = {(entry["row"] - corner[0], entry["col"] - corner[1]) for entry in held}
+    colours = [
+        [colour if (row, col) in own else None for col, colour in enumerate(line)]
+        for row, line in enumerate(drawn["colours"])
+    ]
+    return [drawn | {"colours": colours}]
+
+
+def _inside(at: tuple[int, int]) -> list[int]:
+    return [place % _NEAR for place in at]
+
+
+def _register_picture(asked: Asked, operand: str, corner: tuple[int, int], matrix: int) -> Picture:
+    """Draw a part of one matrix of an operand: lane, register and slot of each element."""
+    rows, cols = (
+        range(at, min(size, at + _NEAR)) for at, size in zip(corner, asked.shape(operand), strict=True)
+    )
+    cells = [[""] * len(cols) for _ in rows]
+    colours: list[list[int | None]] = [[None] * len(cols) for _ in rows]
+    keys: list[list[str | None]] = [[None] * len(cols) for _ in rows]
+    own = [entry for entry in asked.maps[operand] if entry.get("matrix", 0) == matrix]
+    for entry in reversed(own):  # of copies the first remains
+        row, col = entry["row"] - corner[0], entry["col"] - corner[1]
+        if 0 <= row < len(rows) and 0 <= col < len(cols):
+            warp = f"w{entry['warp']} " if "warp" in entry else ""
+            cells[row][col] = f"{warp}{entry['lane']} r{entry['register']}.{entry['slot']}"
+            colours[row][col] = entry["lane"]
+            keys[row][col] = thread(entry)
+    which = f" of matrix {matrix}" if "matrix" in own[0] else ""
+    return {
+        "title": f"{operand}{which}: lane, register and slot",
+        "cells": cells,
+        "colours": colours,
+        "keys": keys,
+        "row_names": [str(row) for row in rows],
+        "column_names": [str(col) for col in cols],
+    }
+
+
+def _memory_picture(asked: Asked, operand: str, at: tuple[int, int]) -> Picture:
+    """Draw the bytes at which the elements around one lie in shared memory, coloured by bank."""
+    top, left = (place // _NEAR * _NEAR for place in at)
+    near = [line[left : left + _NEAR] for line in asked.in_memory[operand]["bytes"][top : top + _NEAR]]
+    return {
+        "title": f"{operand}: byte of shared memory, coloured by bank",
+        "cells": [[str(byte) for byte in line] for line in near],
+        "colours": [[int(byte) // WORD_BYTES % BANKS for byte in line] for line in near],
+        "row_names": [str(top + row) for row in range(len(near))],
+        "column_names": [str(left + col) for col in range(len(near[0]))],
+        "marked": _inside(at),
+    }
 
 
 def _check_range(what: str, value: int, count: int, whose: str) -> None:
@@ -211,6 +310,7 @@ def detail_record(asked: Asked) -> Record:
     legal = [arch for arch in ARCHS if _is_legal(asked, arch)]
     record.result |= {
         "operands": [_operand(asked, name) for name in asked.maps],
+        "pictures": [_register_picture(asked, name, (0, 0), 0) for name in asked.maps],
         "formulas": _formulas(asked),
         "minimum": min(legal, key=_plainest),
         "legal_on": legal,

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.device.job import Argument
-from ptxlab.experiments.base import Case, Experiment
+from ptxlab.errors import UsageError
+from ptxlab.experiments.base import Case, Experiment, Value
+from ptxlab.toolchain.arch import CHIPS, DEFAULT_ARCH
 
 if TYPE_CHECKING:
     from ptxlab.experiments.record import Record
@@ -85,8 +87,14 @@ class Probe(Experiment):
     findings: tuple[str, ...] = ()
     """Names of checks that judge what the user chose (a planted fault), not whether the model is right."""
 
+    usage: str = ""
+    """What --help says beside the question: how options go together."""
+
     maps: bool = True
     """Whether it reports register maps. Where it does not, say False: lists read that without running it."""
+
+    in_memory: bool = False
+    """Whether it reports no maps, but at which byte of shared memory the elements of an operand lie."""
 
     hints: Mapping[str, str] = {}
     """Operand that it does not report, but people ask for -> the command that answers."""
@@ -121,6 +129,20 @@ class Probe(Experiment):
         del case
         return None
 
+    def not_launched(self, case: Case) -> str:
+        """Return why this point is left to the model even where there is a device; "" if it is not."""
+        del case
+        return ""
+
+    def in_force(self, case: Case) -> Mapping[str, Value]:
+        """Return every option with the value that it has here, those that were left out included."""
+        return case.params
+
+    def has_kernel(self, case: Case) -> bool:
+        """Say whether this point is of a kernel at all; if not, nothing is compiled, launched or compared."""
+        del case
+        return True
+
     def expected(self, case: Case) -> Arrays:
         """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""
         raise NotImplementedError("expected() is missing")
@@ -140,3 +162,14 @@ class Probe(Experiment):
         """Return what a person must know beside an entry of an operand's register map; "" if nothing."""
         del case, operand, entry
         return ""
+
+
+def usual_arch(probe: Probe) -> str:
+    """Return the architecture that is meant where none is named and no device runs: one that has it."""
+    for arch in (DEFAULT_ARCH, *CHIPS):
+        try:
+            if any(True for _ in probe.variants(arch)):
+                return arch
+        except UsageError:
+            continue
+    return DEFAULT_ARCH

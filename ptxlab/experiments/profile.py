@@ -30,6 +30,9 @@ CAVEATS = (
     "The raw L1 counter also counts waits for other traffic, such as data that cp.async brings.",
 )
 
+EXPLAINED = ("shared",)
+"""Groups of counters whose numbers are explained in sentences."""
+
 _START_SECONDS = 20.0  # for a worker to say which device there is
 
 
@@ -46,6 +49,7 @@ class Settings:
         report: where the report is kept, or None.
         device: index of the device; None is the first, or for a user's program all of them.
         timeout: seconds for one run under ncu.
+        explain: what to explain in sentences: one of EXPLAINED, or "".
 
     """
 
@@ -57,6 +61,7 @@ class Settings:
     report: Path | None = None
     device: int | None = None
     timeout: float = 120.0
+    explain: str = ""
 
     def params(self) -> dict[str, Any]:
         """Return the values as a record holds them."""
@@ -99,6 +104,9 @@ def profile_target(
     record = Record(arch=case.arch, params=settings.params() | {"target": target} | case.params)
     record.result = {"kernels": [], "static": workload.static, "modelled": workload.modelled}
     record.environment = environment(device=vars(lab.device) if lab.device else None)
+    if settings.explain and "banks" in workload.modelled:
+        one = workload.modelled["banks"] | {"instructions": 1}
+        record.result["explanation"] = [counters.explain_class("modelled", one)]
     if lab.device is None:
         hint = "profile on a machine with an NVIDIA GPU"
         raise MissingError(lab.why_no_device, hint, code="no-device", record=record)
@@ -158,11 +166,13 @@ def profile_report(path: Path, settings: Settings) -> Record:
 
     """
     _, named = parse_metrics(settings.metrics)
-    if replace(settings, metrics=ALL_GROUPS) != Settings():
-        raise UsageError(f"{path} is read as it is; of the options of a run only --metrics has a meaning")
+    if replace(settings, metrics=ALL_GROUPS, explain="") != Settings():
+        raise UsageError(
+            f"{path} is read as it is; of the options of a run only --metrics and --explain have a meaning"
+        )
     launches = ncu.read_report(path, instances=counters.INSTANCES)
     record = Record(params={"target": str(path)}, result={"kernels": []}, environment=environment())
-    _fill(record, launches, named)
+    _fill(record, launches, named, settings.explain)
     return record
 
 
@@ -186,7 +196,7 @@ def _run(request: ncu.Request, settings: Settings, record: Record) -> Record:
         outcome = _collect(tool, request, settings.report)
         for name in outcome.unknown:
             record.skip(name, "this GPU, or this version of ncu, has no such metric")
-        _fill(record, outcome.launches, named)
+        _fill(record, outcome.launches, named, settings.explain)
         if outcome.failure:
             raise outcome.failure
     except PtxlabError as error:
@@ -195,11 +205,13 @@ def _run(request: ncu.Request, settings: Settings, record: Record) -> Record:
     return record
 
 
-def _fill(record: Record, launches: list[dict[str, Any]], named: Sequence[str]) -> None:
+def _fill(record: Record, launches: list[dict[str, Any]], named: Sequence[str], explain: str) -> None:
     """Put what was profiled into the record; ``named`` are metrics that are shown as they are."""
     for launch in launches:
-        metrics = {name: launch["metrics"].get(name) for name in named}
-        record.result["kernels"].append(counters.kernel_row(launch) | {"metrics": metrics})
+        row = counters.kernel_row(launch)
+        row["metrics"] = {name: launch["metrics"].get(name) for name in named}
+        row["explanation"] = counters.explain_shared(row["shared"], row["shared_raw"]) if explain else []
+        record.result["kernels"].append(row)
     if launches:
         record.backend = "device"
         record.result["caveats"] = list(CAVEATS)
@@ -216,6 +228,17 @@ def _arch(metrics: Mapping[str, Any]) -> str:
     """Return the architecture of a report's device. What its kernels were compiled for is not told."""
     numbers = [metrics.get(f"device__attribute_compute_capability_{part}") for part in ("major", "minor")]
     return "" if None in numbers else "sm_{}{}".format(*numbers)
+
+
+def check_explained(name: str) -> None:
+    """Refuse what cannot be explained; "" is nothing.
+
+    Raises:
+        UsageError: there is no explanation of that name.
+
+    """
+    if name and name not in EXPLAINED:
+        raise unknown_name("value for --explain", name, EXPLAINED)
 
 
 def parse_metrics(text: str) -> tuple[list[str], tuple[str, ...]]:

@@ -39,6 +39,7 @@ class Reading:
         summary: the first line of its docstring.
         options: the names of the options that its classes declare.
         maps: False if one of them says ``maps = False``: that it reports no register maps.
+        in_memory: True if one says ``in_memory = True``: that it reports operands in shared memory instead.
         problem: why it cannot be used, as far as reading tells, or "".
 
     """
@@ -46,6 +47,7 @@ class Reading:
     summary: str = ""
     options: tuple[str, ...] = ()
     maps: bool = True
+    in_memory: bool = False
     problem: str = ""
 
 
@@ -162,7 +164,9 @@ def _read(file: Path) -> Reading:
         assigned = [pair for each in classes for pair in _assigned(each)]
         options = tuple(name for name, value in assigned if _is_option(value))
         maps = not any(name == "maps" and ast.unparse(value) == "False" for name, value in assigned)
-        return Reading(summary, options, maps, _problem(file, tree, classes))
+        in_memory = any(name == "in_memory" and ast.unparse(value) == "True" for name, value in assigned)
+        problem = _problem(file, tree, classes)
+        return Reading(summary, options, maps=maps, in_memory=in_memory, problem=problem)
     except SyntaxError as error:
         return Reading(problem=f"{file}:{error.lineno}: {error.msg}")
     except (OSError, ValueError, RecursionError, MemoryError) as error:

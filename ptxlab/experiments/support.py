@@ -33,6 +33,9 @@ from ptxlab.toolchain.tools import file_identity, find_tool, locate
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 """The columns when the user names none: every generation, and each with all its instructions."""
 
+_TOLD = {"native": "native", "emulated": "emulated", "rejected": "refused"}
+"""Each status of a cell, and how a sentence calls it."""
+
 Progress = Callable[[str, int, int], None]
 Cell = dict[str, str]
 _Place = tuple[int, bool]  # of a line of the module: the form's number (-1: none), whether it is the form
@@ -74,7 +77,19 @@ def support_record(archs: Sequence[str], only: str, progress: Progress) -> Recor
         }
         for form in forms
     ]
+    record.result["conclusion"] = _conclusion([columns[arch] for arch in wanted], wanted, forms)
     return record
+
+
+def _conclusion(columns: list[dict[str, Cell]], archs: list[str], forms: list[Form]) -> str:
+    """Return which architectures have how many of the forms, those that are alike together."""
+    alike: dict[str, list[str]] = {}
+    for arch, cells in zip(archs, columns, strict=True):
+        counted = Counter(cells[form.label]["status"] for form in forms)
+        told = " and ".join(f"{counted[each]} {name}" for each, name in _TOLD.items() if counted[each])
+        alike.setdefault(told, []).append(arch)
+    parts = [f"{', '.join(names)}: {told}" for told, names in alike.items()]
+    return f"Of {len(forms)} {'form' if len(forms) == 1 else 'forms'}, {'; '.join(parts)}."
 
 
 def _columns(forms: list[Form], archs: list[str], progress: Progress) -> dict[str, dict[str, Cell]]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from ptxlab.errors import UsageError, unknown_name
+from ptxlab.errors import UsageError, malformed, unknown_name
 from ptxlab.experiments.base import sizes
 from ptxlab.experiments.record import Record
 from ptxlab.isa.mma import MmaForm, dense_forms, find_form
 from ptxlab.isa.numbers import is_integer
 from ptxlab.isa.registers import Ints
+from ptxlab.isa.threads import thread
 from ptxlab.isa.types import BITS
 from ptxlab.isa.wgmma import ACCUMULATORS, WgmmaForm, check_form, parse_form
 from ptxlab.isa.wgmma_descriptor import SPANS, UNIT
 from ptxlab.layout.tile import spans
-from ptxlab.layout.trace import Setup, contributions, trace
+from ptxlab.layout.trace import MisfitError, Setup, contributions, trace
 from ptxlab.toolchain.arch import DEFAULT_ARCH
 
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -38,7 +40,12 @@ _D_ROWS, _D_COLS = 16, 8  # of D that are drawn
 _RANGES = 8  # of numbers that a sentence lists
 _HUE = 4  # colours of neighbouring numbers differ in lightness, every fourth in hue
 
+_INSTRUCTION = r"((wg)?mma(\.(m\d{0,4}(n\d{0,4}(k\d{0,4})?)?)?)?)?"
+"""Every beginning of an instruction's name."""
+
 Values = dict[str, int]
+Owner = tuple[int, str | None]
+"""The colour of what lies somewhere, and the name of who points at it, where a page shows it elsewhere."""
 Picture = dict[str, Any]
 
 
@@ -68,30 +75,54 @@ def trace_record(
     form = _form(instr or f"mma.m16n8k{256 // BITS[dtype]}", dtype, operand, major)
     shape = sizes(tile, parts=2, what="tile") if tile else _usual_tile(form, dtype, operand, major)
     whole = sizes(matrix, parts=2, what="matrix") if matrix else (_TILES * shape[0], _TILES * shape[1])
-    setup = Setup(
-        (whole[0], whole[1]), (shape[0], shape[1]), dtype, swizzle, form, operand, major, stages, copy
-    )
-    row, col = _place(at) if at else _usual_place(setup)
-    return _record(setup, row, col)
+    with _located({"tile": tile, "matrix": matrix, "element": at}):
+        setup = Setup(
+            (whole[0], whole[1]), (shape[0], shape[1]), dtype, swizzle, form, operand, major, stages, copy
+        )
+        row, col = _place(at) if at else _usual_place(setup)
+        return _record(setup, row, col)
+
+
+@contextmanager
+def _located(texts: Mapping[str, str | None]) -> Iterator[None]:
+    """Tell of what does not fit the others with the text that was typed, and the column in it."""
+    try:
+        yield
+    except MisfitError as error:
+        text = texts.get(error.text)
+        if not text:
+            raise
+        column = 1 + error.part * (1 + len(re.split("[xX,]", text)[0]))
+        raise UsageError(f"{error.text} '{text}', column {column}: {error.message}") from error
 
 
 def _form(instr: str, dtype: str, operand: str, major: str) -> MmaForm | WgmmaForm:
     """Return the instruction of this name and type."""
     found = re.fullmatch(r"(mma|wgmma)\.(m\d{1,4}n\d{1,4}k\d{1,4})", instr)
     if not found:
-        raise UsageError(
-            f"instruction '{instr}' is neither mma.mMnNkK nor wgmma.m64nNkK; legal: such as mma.m16n8k16, "
-            "wgmma.m64n256k16"
-        )
-    if found[1] == "mma":
-        acc = "s32" if is_integer(dtype) else "f32"
-        form: MmaForm = find_form(
-            dense_forms(), DEFAULT_ARCH, shape=found[2], a=dtype, b=dtype, acc=acc, layout="row.col"
-        )
-        return form
+        wanted = "neither mma.mMnNkK nor wgmma.m64nNkK; legal: such as mma.m16n8k16, wgmma.m64n256k16"
+        raise malformed("instruction", instr, _INSTRUCTION, wanted)
+    find = _mma if found[1] == "mma" else _wgmma
+    try:
+        return find(found[2], dtype, operand, major)
+    except UsageError as error:
+        where = f"instruction '{instr}', column {1 + found.start(2)}"
+        raise UsageError(f"{where}: {error.message}", error.hint) from error
+
+
+def _mma(shape: str, dtype: str, operand: str, major: str) -> MmaForm:
+    del operand, major  # ldmatrix brings either into the one order that mma has
+    acc = "s32" if is_integer(dtype) else "f32"
+    form: MmaForm = find_form(
+        dense_forms(), DEFAULT_ARCH, shape=shape, a=dtype, b=dtype, acc=acc, layout="row.col"
+    )
+    return form
+
+
+def _wgmma(shape: str, dtype: str, operand: str, major: str) -> WgmmaForm:
     a_major, b_major = (major, "K") if operand == "A" else ("K", major)
     wide = WgmmaForm(8, dtype, dtype, ACCUMULATORS[dtype][0], a_major=a_major, b_major=b_major)
-    parsed = parse_form(found[2], wide)
+    parsed = parse_form(shape, wide)
     check_form(parsed, DEFAULT_ARCH)
     return parsed
 
@@ -107,9 +138,8 @@ def _place(at: str) -> tuple[int, int]:
     """Return row and column of "37,21"."""
     found = re.fullmatch(r"(\d{1,9}),(\d{1,9})", at)
     if not found:
-        sound = re.match(r"(\d{1,9}(,\d{0,9})?)?", at)
-        column = 1 + (sound.end() if sound else 0)
-        raise UsageError(f"element '{at}' is not of the form ROW,COL: column {column}; legal: such as 37,21")
+        sound = r"(\d{1,9}(,\d{0,9})?)?"
+        raise malformed("element", at, sound, "not of the form ROW,COL; legal: such as 37,21")
     return int(found[1]), int(found[2])
 
 
@@ -240,52 +270,62 @@ def _tile_picture(setup: Setup, at: Values) -> Picture:
     across, along = ("r", "c") if setup.k_axis else ("c", "r")
     unit, k = setup.form_sides[setup.side], setup.form.k
 
-    def colour(row: int, chunk: int) -> int | None:
+    def owner(row: int, chunk: int) -> Owner | None:
         place = {"r": row, "c": chunk * per_chunk}
         if place[across] // unit != at[across] // unit or place[along] // k != at[along] // k:
             return None
         if not isinstance(setup.form, MmaForm):
-            return _HUE * (row % 8)
+            return _HUE * (row % 8), None
         high, deep = place[across] % unit, place[along] % k
         matrix = high // 8 + unit // 8 * (deep // (8 if setup.major == "MN" else per_chunk))
-        return 8 * matrix + row % 8
+        lane = 8 * matrix + row % 8
+        return lane, thread({"lane": lane})
 
     title = f"2  shared memory, swizzle {setup.swizzle}"
-    return _memory_picture(title, where, at["shared"], per_chunk, colour)
+    return _memory_picture(title, where, at["shared"], per_chunk, owner)
 
 
 def _c_picture(setup: Setup, at: Values) -> Picture:
     """Draw C's tile in shared memory; what is stored with the element has the colour of its lane."""
     per_chunk = UNIT // setup.c_size
     pairs = 2 if setup.c_size == 2 else 1
+    warp = {"warp": at["D_warp"]} if "D_warp" in at else {}
 
-    def colour(row: int, chunk: int) -> int | None:
+    def owner(row: int, chunk: int) -> Owner | None:
         col = chunk * per_chunk
         if row // 16 != at["c_r"] // 16 or col // (8 * pairs) != at["c_c"] // (8 * pairs):
             return None
         if setup.c_size == 4:
-            return _HUE * (row % 8)
-        return row % 8 + 8 * (row % 16 // 8) + 16 * (col // 8 % 2)
+            return _HUE * (row % 8), None
+        lane = row % 8 + 8 * (row % 16 // 8) + 16 * (col // 8 % 2)
+        return lane, thread({"lane": lane} | warp)
 
     title = f"5  C in shared memory, swizzle {setup.swizzle}"
-    return _memory_picture(title, setup.c_places, at["c_shared"], per_chunk, colour)
+    return _memory_picture(title, setup.c_places, at["c_shared"], per_chunk, owner)
 
 
 def _memory_picture(
-    title: str, where: Ints, byte: int, per_chunk: int, colour: Callable[[int, int], int | None]
+    title: str, where: Ints, byte: int, per_chunk: int, owner: Callable[[int, int], Owner | None]
 ) -> Picture:
-    """Draw eight lines of 128 bytes: what lies at each chunk of 16 bytes, four banks wide."""
+    """Draw eight lines of 128 bytes: what lies at each chunk of 16 bytes, four banks wide.
+
+    What has an owner has its colour, and belongs to it where that has a name.
+    """
     first = byte // (_LINES * _LINE) * _LINES * _LINE
     cells = [[""] * (_LINE // UNIT) for _ in range(_LINES)]
     colours: list[list[int | None]] = [[None] * (_LINE // UNIT) for _ in range(_LINES)]
+    keys: list[list[str | None]] = [[None] * (_LINE // UNIT) for _ in range(_LINES)]
     for row, chunk in np.argwhere((where >= first) & (where < first + _LINES * _LINE)).tolist():
         line, slot = divmod((int(where[row, chunk]) - first) // UNIT, _LINE // UNIT)
         cells[line][slot] = f"{row},{chunk * per_chunk}"
-        colours[line][slot] = colour(row, chunk)
+        found = owner(row, chunk)
+        if found:
+            number, name = found
+            colours[line][slot], keys[line][slot] = number, name or f"{title} {number}"
     line, slot = divmod((byte - first) // UNIT, _LINE // UNIT)
     names = [f"byte {first + line * _LINE}" for line in range(_LINES)]
     banks = [f"b{bank}-{bank + 3}" for bank in range(0, 32, 4)]
-    return _picture(title, cells, colours, names, banks, (line, slot))
+    return _picture(title, cells, colours, names, banks, (line, slot)) | {"keys": keys}
 
 
 def _operand_picture(setup: Setup, form: MmaForm, at: Values) -> Picture:
@@ -296,15 +336,16 @@ def _operand_picture(setup: Setup, form: MmaForm, at: Values) -> Picture:
     high, wide = (1, width) if setup.operand == "A" else (width, 1)
     cells = [[""] * (cols // wide) for _ in range(rows // high)]
     colours: list[list[int | None]] = [[None] * (cols // wide) for _ in range(rows // high)]
+    keys: list[list[str | None]] = [[None] * (cols // wide) for _ in range(rows // high)]
     for entry in where.entries():
         row, col = entry["row"] // high, entry["col"] // wide
         cells[row][col] = f"{entry['lane']} r{entry['register']}"
-        colours[row][col] = entry["lane"]
+        colours[row][col], keys[row][col] = entry["lane"], thread(entry)
     at_row, at_col = (at["m"], at["k"]) if setup.operand == "A" else (at["k"], at["n"])
     return _picture(
         f"3  operand {setup.operand} of {setup.name}",
         cells, colours, _spans(rows, high), _spans(cols, wide), (at_row // high, at_col // wide),
-    )  # fmt: skip
+    ) | {"keys": keys}  # fmt: skip
 
 
 def _d_picture(setup: Setup, at: Values) -> Picture:
@@ -315,19 +356,21 @@ def _d_picture(setup: Setup, at: Values) -> Picture:
     rows = min(_D_ROWS, setup.form_sides["m"])
     cells = [[""] * _D_COLS for _ in range(rows)]
     colours: list[list[int | None]] = [[None] * _D_COLS for _ in range(rows)]
+    keys: list[list[str | None]] = [[None] * _D_COLS for _ in range(rows)]
     side, own = ("row", at["m"]) if setup.operand == "A" else ("col", at["n"])
     for entry in entries:
         row, col = entry["row"] - top, entry["col"] - left
         if 0 <= row < rows and 0 <= col < _D_COLS:
             cells[row][col] = f"{entry['lane']} r{entry['register']}"
             colours[row][col] = entry["lane"] if entry[side] == own else None
+            keys[row][col] = thread(entry)
     warp = f", warp {at['D_warp']}" if "D_warp" in at else ""
     return _picture(
         f"4  D of {setup.name}{warp}",
         cells, colours,
         [str(top + row) for row in range(rows)], [str(left + col) for col in range(_D_COLS)],
         (at["d_m"] - top, at["d_n"] - left),
-    )  # fmt: skip
+    ) | {"keys": keys}  # fmt: skip
 
 
 def _spans(count: int, size: int) -> list[str]:

@@ -12,6 +12,7 @@ In Python and in notebooks, which show a map as a picture:
 
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 if not TYPE_CHECKING:  # a type checker shall go on to find misspelt names
@@ -21,3 +22,8 @@ if not TYPE_CHECKING:  # a type checker shall go on to find misspelt names
         if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         return import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*own, *(module.name for module in iter_modules(__path__))})

@@ -28,8 +28,14 @@ PORTABLE = 8
 MOST = 16
 """Blocks of the largest cluster of an sm_90, for kernels that allow sizes that are not portable."""
 
+_PORTABLE_ALONE = ("sm_110", "sm_121")
+"""Whose largest cluster is the portable one: Thor and Spark. Source: the documentation of NVIDIA Warp,
+get_cuda_max_cluster_dim."""
+
 MOST_SHARED = 227 * 1024
-"""Shared memory that one block can have (compute capability 9.0, 10.0)."""
+"""Shared memory that one block can have (compute capability 9.0, 10.x, 11.0)."""
+
+_MOST_SHARED_OF_120 = 99 * 1024
 
 SHARED_OF_SM, RESERVED, GRANULE = 228 * 1024, 1024, 128
 BLOCKS_OF_SM, THREADS_OF_SM = 32, 2048
@@ -75,12 +81,23 @@ def parse_dims(text: str, what: str) -> Dim3:
     return x, y, z
 
 
-def check_size(cluster: Dim3, *, most: int = MOST) -> None:
-    """Raise UsageError if no chip has clusters of this size."""
+def most_blocks(arch: str) -> int:
+    """Return the blocks of an architecture's largest cluster, for kernels that allow what is not portable."""
+    return PORTABLE if arch.startswith(_PORTABLE_ALONE) else MOST
+
+
+def most_shared(arch: str) -> int:
+    """Return the bytes of shared memory that one block can have."""
+    return _MOST_SHARED_OF_120 if arch.startswith("sm_12") else MOST_SHARED
+
+
+def check_size(cluster: Dim3, arch: str) -> None:
+    """Raise UsageError if an architecture has no clusters of this size."""
+    most = most_blocks(arch)
     if math.prod(cluster) > most:
         raise UsageError(
             f"a cluster of {text_of(cluster)} has {math.prod(cluster)} blocks; legal: 1 to {PORTABLE}"
-            + (f", and to {most} with --non-portable" if most > PORTABLE else "")
+            + (f", and to {most} with --non-portable" if most > PORTABLE else f" on {arch}")
         )
 
 

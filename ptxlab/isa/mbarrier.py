@@ -17,7 +17,7 @@ Source: PTX ISA, "Parallel synchronization and communication instructions: mbarr
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError, unknown_name
+from ptxlab.isa.shown import Shown
 
 MOST = (1 << 20) - 1
 """The largest count of arrivals, and the most by which the tx-count may be off 0, either way."""
@@ -86,10 +87,19 @@ INSTRUCTIONS = {
     "wait": Instruction(Op.WAIT, "phase"),
     "inval": Instruction(Op.INVAL, "", 0),
 }
+WORDS = (
+    "init N", "arrive [N]", "arrive.expect_tx BYTES", "arrive_drop [N]", "expect_tx BYTES",
+    "complete_tx BYTES", "test_wait P", "try_wait P", "wait P", "inval",
+)  # fmt: skip
+"""How the words of a trace are written: P is a parity, or @N for the state that arrival N returned; "by
+LANES" may stand behind arrivals and bytes."""
 _LEGAL = {"count": (1, MOST), "bytes": (0, MOST), "phase": (0, 1), "": (0, 0)}
 _TOGETHER = ("arrive", "arrive.expect_tx", "arrive_drop", "expect_tx", "complete_tx")
 _STATES = ("arrive", "arrive.expect_tx", "arrive_drop")
-_STEP = re.compile(r"(?P<name>[\w.]+)(?:\s+(?P<at>@?)(?P<operand>\d{1,9}))?(?:\s+by\s+(?P<lanes>\d{1,9}))?")
+_STEP = re.compile(
+    r"(?P<name>[\w.]+)(?:\s+(?P<at>@?)(?P<operand>\d{1,9}))?(?:\s+by\s+(?P<lanes>\d{1,9}))?",
+    re.ASCII,
+)
 
 
 @dataclass(frozen=True)
@@ -220,6 +230,24 @@ def fields(word: int) -> dict[str, int]:
     }
 
 
+def account(left: int) -> str:
+    """Say how the bytes of a phase stand that still expects so many; below 0 they came unexpected."""
+    if left < 0:
+        return f"{-left} bytes more than expected came"
+    return f"{left} bytes are missing" if left else "all came"
+
+
+MAY_END = "too early, or never"
+"""How a phase ends that expects fewer bytes than come, if some of them are just as many."""
+
+
+def ended(*, done: bool, left: int) -> str:
+    """Say how a phase ended, by whether it did and what its barrier still expects."""
+    if not done:
+        return "never"
+    return "too early" if left else "yes"
+
+
 def exists(arch: str) -> bool:
     """Say whether an architecture has the whole mbarrier."""
     return int(arch.strip("sm_af")) >= 90
@@ -253,7 +281,7 @@ def parse_trace(text: str) -> tuple[Step, ...]:
     if not steps or steps[0].op is not Op.INIT:
         raise UsageError(f"the trace '{text}' does not begin with init", "such as: init 1; arrive; wait 0")
     if len(steps) > MOST_STEPS:
-        raise UsageError(f"a trace of {len(steps)} steps; legal: 1 to {MOST_STEPS}")
+        raise UsageError(f"a trace of {len(steps)} steps; ptxlab takes 1 to {MOST_STEPS}")
     return tuple(steps)
 
 
@@ -292,8 +320,11 @@ def _form(name: str) -> str:
 
 
 def _state(text: str, instruction: Instruction, number: int, before: Sequence[Step]) -> int:
-    """Return the number, from 0, of the step whose state a wait names, counted from 1."""
-    legal = [str(i) for i, step in enumerate(before, 1) if step.name in _STATES and step.lanes == 1]
+    """Return the number, from 0, of the step whose state a wait names, counted from 1: one of this object."""
+    born = max((i for i, step in enumerate(before, 1) if step.op is Op.INIT), default=0)
+    legal = [
+        str(i) for i, step in enumerate(before, 1) if i > born and step.name in _STATES and step.lanes == 1
+    ]
     if instruction.operand != "phase" or str(number) not in legal:
         steps = f"of step {', '.join(legal)}" if legal else "of an arrival before it"
         raise UsageError(f"'{text}': @{number} is no state; legal: a wait for the state {steps}")
@@ -315,7 +346,7 @@ def _check_order(name: str, before: Sequence[Step]) -> None:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Trace(Shown):
     """What a trace does.
 
     Attributes:
@@ -332,6 +363,24 @@ class Trace:
     passed: NDArray[np.int32]
     completed: list[int]
     broken: MBarrierError | None = None
+
+    def __repr__(self) -> str:
+        lines = [
+            f"step {row['step']}: {row['completed']} phases complete, parity {row['parity']}, "
+            f"{row['pending']} pending, tx {row['tx']}" + (f", the wait {row['wait']}" if row["wait"] else "")
+            for row in self.rows()
+        ]
+        return "\n".join([*lines, *([f"then {self.broken}"] if self.broken else [])])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the barrier after each step, up to the one in which a count leaves its range."""
+        waits = {NO_WAIT: "", 0: "blocks", 1: "passes"}
+        return [
+            {"step": number + 1, "completed": done, **fields(int(word)), "wait": waits[int(passed)]}
+            for number, (done, word, passed) in enumerate(
+                zip(self.completed, self.objects, self.passed, strict=False)
+            )
+        ]
 
 
 def run(steps: Sequence[Step]) -> Trace:
@@ -378,6 +427,7 @@ def encoded(steps: Sequence[Step]) -> NDArray[np.uint32]:
 def rows(steps: Sequence[Step], trace: Trace) -> list[dict[str, Any]]:
     """Return a table of a trace: what the object holds after each step, and why a wait ended as it did."""
     table = []
+    beyond = {each.step: each.reason for each in undefined(steps, trace)}
     for number, (step, completed) in enumerate(zip(steps, trace.completed, strict=False)):
         word, state = int(trace.objects[number]), int(trace.states[number])
         before = trace.completed[number - 1] if number and step.op is not Op.INIT else 0
@@ -387,10 +437,75 @@ def rows(steps: Sequence[Step], trace: Trace) -> list[dict[str, Any]]:
             "wait": {NO_WAIT: None, 0: "block", 1: "pass"}[int(trace.passed[number])],
             "note": _note(step, before, completed, fields(word), passed=bool(trace.passed[number])),
         })  # fmt: skip
+        if number in beyond:
+            own = table[-1]["note"] if table[-1]["wait"] is None else ""
+            table[-1]["note"] = f"{own}{'; ' if own else ''}not defined: {beyond[number]}"
     if trace.broken:
         step, unknown = steps[len(table)], dict.fromkeys(table[0])
         table.append({**unknown, "step": len(table) + 1, "op": step.text, "note": str(trace.broken)})
     return table
+
+
+def never_pass(steps: Sequence[Step], trace: Trace) -> list[tuple[int, int, str]]:
+    """Return the waits that no later step lets pass: the number of each, its phase, what it lacks in the end.
+
+    A wait is no mistake of a trace, which goes on behind it: at these a program would stay.
+    """
+    found: list[tuple[int, int, str]] = []
+    beyond = {each.step for each in undefined(steps, trace)}
+    for number, completed in enumerate(trace.completed):
+        if steps[number].name != "wait" or trace.passed[number] or number in beyond:
+            continue
+        life = [*_life(steps[: len(trace.completed)], number)]
+        last = life[-1]
+        if trace.completed[last] == completed:
+            held = fields(int(trace.objects[last]))
+            found.append((number, completed, _missing(held["pending"], held["tx"])))
+    return found
+
+
+def _life(steps: Sequence[Step], number: int) -> Iterator[int]:
+    """Yield this step and those after it until the barrier is gone."""
+    for later in range(number, len(steps)):
+        if steps[later].op in (Op.INIT, Op.INVAL):
+            return
+        yield later
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """What a trace does beyond what PTX defines; the model says how an H200 goes on.
+
+    Attributes:
+        name: what it is called.
+        step: its number, from 0.
+        reason: in a clause.
+
+    """
+
+    name: str
+    step: int
+    reason: str
+
+
+def undefined(steps: Sequence[Step], trace: Trace) -> list[Undefined]:
+    """Return every step whose outcome PTX does not define, though a barrier goes on.
+
+    Source: PTX ISA, "mbarrier.test_wait" (a state is that of the current phase or of the one before) and
+    "Contents of the mbarrier object" (the expected count is 1 to 2^20 - 1).
+    """
+    found = []
+    for number, now in enumerate(trace.completed):
+        step = steps[number]
+        if INSTRUCTIONS[step.name].operand == "phase" and step.op is not INSTRUCTIONS[step.name].op:
+            asked = trace.completed[step.operand - 1]
+            if now - asked > 1:
+                reason = f"the state is of phase {asked}, and a wait knows just phases {now - 1} and {now}"
+                found.append(Undefined("aliasing", number, reason))
+        if step.op is not Op.INVAL and not fields(int(trace.objects[number]))["expected"]:
+            reason = f"phase {now} expects no arrivals, the count must be 1 to {MOST}"
+            found.append(Undefined("expected count", number, reason))
+    return found
 
 
 def _note(step: Step, before: int, completed: int, held: dict[str, int], *, passed: bool) -> str:

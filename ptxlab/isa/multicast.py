@@ -25,14 +25,17 @@ ROW = 256
 
 
 def exists(arch: str) -> bool:
-    """Say whether an architecture has multicast: ptxas makes something else of it for sm_120."""
+    """Say whether an architecture has multicast: for sm_120 ptxas 13.5 makes a call of it."""
     return 90 <= int(arch.strip("sm_af")) < 120
 
 
 def check_arch(arch: str) -> None:
     """Raise UsageError if an architecture has no multicast."""
     if not exists(arch):
-        raise UsageError(f"multicast does not exist on {arch}; legal: sm_90a to sm_110a", "--arch sm_90a")
+        emulated = arch.startswith("sm_12")
+        what = "is not native on" if emulated else "does not exist on"
+        more = ": ptxas makes a call of it, beside a copy to one block" if emulated else ""
+        raise UsageError(f"multicast {what} {arch}{more}; legal: sm_90 to sm_110a", "--arch sm_90a")
 
 
 def check_mask(mask: int, blocks: int) -> None:

@@ -301,7 +301,8 @@ def _overrun(ring: Ring, outcome: Outcome, agent: Agent) -> Iterator[Finding]:
 def timeline(ring: Ring, outcome: Outcome, block: int) -> tuple[list[list[str]], list[list[int | None]]]:
     """Return what each stage of a block held, tick by tick, as [stage][tick] text and iteration.
 
-    "w3" is the writing of iteration 3, "r3" its being read, "3" its waiting for a reader.
+    "w3" is the writing of iteration 3, "r3" its being read, "3" its waiting for a reader; "r3!" is a read in
+    iteration 3 that found another iteration or nothing.
     """
     wrote = {int(t): i for i, t in enumerate(outcome.acted[block, 0]) if t != NEVER}
     texts = [[""] * outcome.ticks for _ in range(ring.stages)]
@@ -310,7 +311,8 @@ def timeline(ring: Ring, outcome: Outcome, block: int) -> tuple[list[list[str]],
         held: int | None = None
         for now in range(outcome.ticks):
             read = _read_at(ring, outcome, block, stage, now)
-            texts[stage][now] = f"r{read[-1]}" if read else ""
+            wrong = any(_misreads(outcome, block, iteration, now) for iteration in read)
+            texts[stage][now] = f"r{read[-1]}{'!' * wrong}" if read else ""
             new = wrote.get(now, NEVER)
             if new != NEVER and new % ring.stages == stage:
                 held = new
@@ -325,6 +327,12 @@ def _read_at(ring: Ring, outcome: Outcome, block: int, stage: int, now: int) -> 
     """Return the iterations that consumers of a block were in when they read a stage in this tick."""
     iterations = np.nonzero(outcome.acted[block, 1:] == now)[1]
     return sorted({int(i) for i in iterations if i % ring.stages == stage})
+
+
+def _misreads(outcome: Outcome, block: int, iteration: int, now: int) -> bool:
+    """Say whether a consumer that read in this tick found something else than its iteration."""
+    reading = outcome.acted[block, 1:, iteration] == now
+    return bool((outcome.reads[block, reading, iteration] != iteration).any())
 
 
 def _all_read(ring: Ring, outcome: Outcome, block: int, iteration: int, now: int) -> bool:

@@ -90,6 +90,12 @@ class Budget:
         return self.dec + self.takers * self.inc
 
     @property
+    def served(self) -> int:
+        """How many of the takers get what they want, one after the other; the rest wait for ever."""
+        more = self.inc - self.launch
+        return self.takers if not more else min(self.takers, (self.launch - self.dec) // more)
+
+    @property
     def most(self) -> int:
         """The largest inc that the pool can serve."""
         return min((self.pool - self.dec) // self.takers // _UNIT * _UNIT, LEGAL[-1])

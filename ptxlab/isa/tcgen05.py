@@ -54,10 +54,19 @@ Cells = NDArray[np.uint32]
 """Tensor memory, shape [lanes, columns]."""
 
 
-def check_arch(arch: str) -> None:
-    """Raise UsageError if an architecture has no tensor memory."""
-    if arch not in ARCHS:
-        raise UsageError(f"tcgen05 does not exist on {arch}; legal: {', '.join(ARCHS)}", "--arch sm_100a")
+def check_arch(arch: str, op: str = "") -> None:
+    """Raise UsageError if an architecture has no tensor memory, or not this instruction for it.
+
+    Only the names with a have the shift: ptxas 13.5 refuses it for those with f.
+    """
+    legal = tuple(each for each in ARCHS if op != "shift" or each.endswith("a"))
+    if arch not in legal:
+        own = arch.rstrip("af") + "a"
+        what = f"tcgen05.{op}" if op else "tcgen05"
+        raise UsageError(
+            f"{what} does not exist on {arch}; legal: {', '.join(legal)}",
+            f"--arch {own if own in legal else legal[0]}",
+        )
 
 
 def check_columns(columns: int) -> None:

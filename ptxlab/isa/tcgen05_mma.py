@@ -227,7 +227,7 @@ def parse_shape(shape: str, form: MmaForm) -> MmaForm:
         UsageError: the shape is none of this form's.
 
     """
-    numbers = re.fullmatch(r"m(\d{1,4})n(\d{1,4})k(\d{1,4})", shape)
+    numbers = re.fullmatch(r"m([0-9]{1,4})n([0-9]{1,4})k([0-9]{1,4})", shape)
     m, n, k = map(int, numbers.groups()) if numbers else (0, 0, 0)
     rows, columns = legal_m(form), legal_n(form)
     if m not in rows or n not in columns or k != form.k:

@@ -185,6 +185,8 @@ class TensorMap:
         interleave = _field(words[1], 11, 2)
         if rank > MOST_RANK or not dtype or interleave >= len(INTERLEAVES):
             raise UsageError(f"these {NBYTES} bytes are no tensor map of an sm_90: word 1 is 0x{words[1]:x}")
+        if words[1] & 1 and rank not in _CORNER_BITS:
+            raise UsageError(f"tensorRank={rank} of an im2col map; legal: 3 to {MOST_RANK}")
         box, corners = _box_of(words, rank) if not words[1] & 1 else _pixels_of(words, rank)
         return cls(
             dtype=dtype,
@@ -199,6 +201,11 @@ class TensorMap:
             address=words[0],
             corners=corners,
         )
+
+
+def offset_limit(rank: int) -> int:
+    """Return the largest im2col offset of an instruction on a map of this rank."""
+    return int((1 << _CORNER_BITS[rank]) - 1)
 
 
 def unexplained(data: bytes) -> list[int]:
@@ -262,7 +269,7 @@ def _names(m: TensorMap) -> Iterator[str]:
         (m.dtype, NOT_HOPPER_TYPES, tuple(SIZES)), (m.swizzle, NOT_HOPPER_SWIZZLES, tuple(SPANS))
     ):  # fmt: skip
         if value in later:
-            yield f"{value} exists from sm_100 on, the driver refuses it on sm_90; legal: {', '.join(here)}"
+            yield f"{value} exists from sm_100 on and is not modelled; legal: {', '.join(here)}"
 
 
 def _lengths(m: TensorMap) -> Iterator[str]:

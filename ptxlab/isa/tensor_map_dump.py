@@ -10,14 +10,27 @@ from __future__ import annotations
 import re
 
 from ptxlab.errors import UsageError
-from ptxlab.isa.tensor_map import FILLS, INTERLEAVES, NBYTES, PROMOTIONS, SWIZZLES, TYPES, TensorMap
+from ptxlab.isa.tensor_map import (
+    FILLS,
+    INTERLEAVES,
+    MOST_RANK,
+    NBYTES,
+    PROMOTIONS,
+    SWIZZLES,
+    TYPES,
+    TensorMap,
+)
 
+_BEGINNING = r"^(?:[^\n]*[\]:|>])?[ \t]*"  # who prints may be named first: "[rank0] "
 _NUMBER = re.compile(
-    r"^(format|dim|gmem_address|interleave|swizzle|l2Promotion|oobFill)[ \t]+(0x[0-9a-fA-F]+|\d+)[ \t]*$",
+    _BEGINNING + r"(format|dim|gmem_address|interleave|swizzle|l2Promotion|oobFill)"
+    r"[ \t]+(0x[0-9a-fA-F]+|[0-9]+|\(nil\))[ \t]*$",
     re.MULTILINE,
 )
 _LIST = re.compile(
-    r"^(globalDim|globalStrides|boxDim|elementStrides)[ \t]+\((\d+(?:,\d+){4})\)[ \t]*$", re.MULTILINE
+    _BEGINNING + r"(globalDim|globalStrides|boxDim|elementStrides)"
+    r"[ \t]+\([ \t]*([0-9]+(?:,[ \t]*[0-9]+){4})[ \t]*\)[ \t]*$",
+    re.MULTILINE,
 )
 _KEYS = (
     "format", "dim", "gmem_address", "globalDim", "globalStrides", "boxDim", "elementStrides", "interleave",
@@ -34,7 +47,7 @@ def maps_of(data: bytes) -> list[TensorMap]:
     """
     if len(data) == NBYTES:
         return [TensorMap.decode(data)]
-    fields = _fields(data.decode("utf-8", errors="replace"))
+    fields = _fields(data.decode("utf-8", errors="replace").replace("\r\n", "\n"))
     missing = [key for key in _KEYS if not fields.get(key)]
     if missing:
         raise UsageError(
@@ -56,12 +69,15 @@ def _fields(text: str) -> dict[str, list[list[int]]]:
     found: dict[str, list[list[int]]] = {}
     for pattern in (_NUMBER, _LIST):
         for key, value in pattern.findall(text):
-            found.setdefault(key, []).append([int(each, 0) for each in value.split(",")])
+            numbers = value.replace("(nil)", "0x0").split(",")
+            found.setdefault(key, []).append([int(each, 16 if "x" in each else 10) for each in numbers])
     return found
 
 
 def _map(fields: dict[str, list[int]]) -> TensorMap:
     rank = fields["dim"][0]
+    if not 1 <= rank <= MOST_RANK:
+        raise UsageError(f"tensorRank={rank}; legal: 1 to {MOST_RANK}")
 
     def outermost_first(key: str, first: int, count: int) -> tuple[int, ...]:
         return tuple(reversed(fields[key][first : first + count]))

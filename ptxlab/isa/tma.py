@@ -22,18 +22,27 @@ measured on an H200 (2026-11-30): the pitch of short swizzled rows, the bits of 
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError
 from ptxlab.isa.registers import Ints
-from ptxlab.isa.tensor_map import CHUNK, SPANS, Corners, TensorMap
+from ptxlab.isa.tensor_map import CHUNK, SPANS, Corners, TensorMap, offset_limit
 from ptxlab.isa.tma_reduce import combined
 from ptxlab.isa.wgmma_descriptor import swizzled
 
 Bytes = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
+
+
+class Memory(Protocol):
+    """Global memory as a load needs it: an array of bytes, or what makes those that are asked for."""
+
+    def __getitem__(self, offsets: Ints, /) -> Bytes:
+        """Return the bytes at these offsets."""
+
 
 ALIGNMENT = 128
 """Of a box in shared memory, in bytes."""
@@ -155,7 +164,7 @@ def last_pixels(m: TensorMap, corners: Corners) -> tuple[int, ...]:
 
 def load(
     m: TensorMap,
-    memory: Bytes,
+    memory: Memory,
     start: tuple[int, ...],
     image: Bytes,
     address: int,
@@ -211,6 +220,30 @@ def reached(m: TensorMap, start: tuple[int, ...]) -> Flags:
     """
     whole = -(-m.shape[-1] * m.size // CHUNK) * CHUNK // m.size
     return _within(coordinates(m, start), (*m.shape[:-1], whole))
+
+
+def check_arch(arch: str) -> None:
+    """Say that an architecture has no TMA, if it has none.
+
+    Raises:
+        UsageError: it is older than sm_90.
+
+    """
+    if int(arch.strip("sm_af")) < 90:
+        raise UsageError(f"{arch} has no TMA; legal: sm_90 and later")
+
+
+def check_offsets(m: TensorMap, offsets: tuple[int, ...]) -> None:
+    """Check the im2col offsets of an instruction, of dimension 1 first.
+
+    Raises:
+        UsageError: one has more bits than the instruction has for it.
+
+    """
+    for i, offset in enumerate(offsets, start=1):
+        if not 0 <= offset <= offset_limit(m.rank):
+            legal = f"0 to {offset_limit(m.rank)} of a {m.rank}-D map"
+            raise UsageError(f"im2col offset {offset} of dimension {i}; legal: {legal}")
 
 
 def check_start(m: TensorMap, start: tuple[int, ...], *, store: bool) -> None:

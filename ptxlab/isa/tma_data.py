@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxlab.isa import tma
+from ptxlab.isa.registers import Ints
 from ptxlab.isa.tensor_map import CHUNK, SIZES, TensorMap
-from ptxlab.isa.tma import Bytes
+from ptxlab.isa.tma import Bytes, Memory
+
+LARGE = 1 << 17
+"""Elements from which on numbers of 16 bits, which come again and again, are shifted each time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +35,33 @@ class Chunk:
 
 def numbered(dtype: str, nbytes: int) -> Bytes:
     """Return elements 1, 2, 3, ...; two bytes share a number, and those of tf32 survive its rounding."""
+    numbers = _numbers(dtype, np.arange(nbytes // _width(dtype), dtype=np.int64))
+    return np.ascontiguousarray(numbers).view(np.uint8)
+
+
+class Numbered:
+    """The memory of a tensor of numbered elements: as numbered(), of which just what is read is made."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+
+    def __getitem__(self, offsets: Ints) -> Bytes:
+        width = _width(self._dtype)
+        numbers = _numbers(self._dtype, offsets // width).astype(np.uint64)
+        return (numbers >> (8 * (offsets % width)).astype(np.uint64) & 0xFF).astype(np.uint8)
+
+
+def _width(dtype: str) -> int:
+    return max(SIZES[dtype], 2)
+
+
+def _numbers(dtype: str, index: Ints) -> NDArray[np.unsignedinteger[Any]]:
+    """Return the numbers of elements."""
     if dtype.startswith("tf32"):  # numbers in the bits that are kept, all sorts of bits in the rest
-        index = np.arange(nbytes // 4, dtype=np.uint32)
-        return ((index + 1 << 13) + (index * 0x9E3 & 0x1FFF) + 0x20000000).view(np.uint8)
-    width = max(SIZES[dtype], 2)
-    found = np.arange(1, nbytes // width + 1, dtype=np.uint64).astype(np.dtype(f"u{width}"))
-    return np.ascontiguousarray(found).view(np.uint8)
+        low = index.astype(np.uint32)
+        return (low + 1 << 13) + (low * 0x9E3 & 0x1FFF) + 0x20000000
+    shift = np.where(index < LARGE, 0, (index >> 16) * 977) if _width(dtype) == 2 else 0
+    return (index + 1 + shift).astype(np.dtype(f"u{_width(dtype)}"))
 
 
 def operands(dtype: str, nbytes: int, series: int) -> Bytes:
@@ -52,7 +79,7 @@ def operands(dtype: str, nbytes: int, series: int) -> Bytes:
 
 
 def chunks(
-    m: TensorMap, image: Bytes, address: int, memory: Bytes, start: tuple[int, ...], offsets: tuple[int, ...]
+    m: TensorMap, image: Bytes, address: int, memory: Memory, start: tuple[int, ...], offsets: tuple[int, ...]
 ) -> list[Chunk]:
     """Return which chunks of a loaded box lie where in shared memory, told from the bytes there.
 
@@ -72,16 +99,23 @@ def chunks(
 
 
 def located(m: TensorMap, image: Bytes, address: int, ordered: Bytes, inside: list[bool]) -> list[Chunk]:
-    """Return where in shared memory the chunks of ``ordered``, the box row by row, are found."""
-    known: dict[bytes, int | None] = {}
-    for i, chunk in enumerate(ordered.reshape(-1, CHUNK)):
-        known.setdefault(chunk.tobytes(), i if inside[i] else None)
+    """Return where in shared memory the chunks of ``ordered``, the box row by row, are found.
+
+    Numbers come again in large tensors: of chunks that hold the same, the one is meant that belongs there.
+    """
+    chunks_of = ordered.reshape(-1, CHUNK)
+    known: dict[bytes, int] = {}
+    for i, chunk in enumerate(chunks_of):
+        known.setdefault(chunk.tobytes(), i)
+    belongs = {int(at): i for i, at in enumerate(tma.places(m, address).reshape(-1, CHUNK)[:, 0])}
     per_row = tma.counts(m)[-1] * tma.unit_bytes(m) // CHUNK
     found = []
     for at in range(address // tma.ALIGNMENT * tma.ALIGNMENT, address + tma.room(m), CHUNK):
         held = image[at : at + CHUNK].tobytes()
-        if held in known:
-            index = known[held]
-            row, chunk_of_row = (None, None) if index is None else divmod(index, per_row)
-            found.append(Chunk(at, row, chunk_of_row))
+        if held not in known:
+            continue
+        own = belongs.get(at)
+        index = own if own is not None and chunks_of[own].tobytes() == held else known[held]
+        row, chunk_of_row = divmod(index, per_row) if inside[index] else (None, None)
+        found.append(Chunk(at, row, chunk_of_row))
     return found

@@ -17,7 +17,7 @@ from itertools import product
 
 import numpy as np
 
-from ptxlab.isa.expressions import total
+from ptxlab.isa.expressions import over, total
 from ptxlab.isa.mma import a_map, b_map, c_map
 from ptxlab.isa.registers import Ints, RegisterMap, Where
 from ptxlab.isa.types import BITS
@@ -208,13 +208,19 @@ def _transposed(form: WmmaForm) -> WmmaForm:
 def formulas(form: WmmaForm, operand: str) -> dict[str, str]:
     """Return the map in closed form, both directions, as expressions that a test evaluates.
 
-    Names: lane, register, slot on one side; row, col on the other; // is floor division. "register" is the
-    first of those that hold the element.
+    Names: lane, register, slot on one side; row, col on the other; // is floor division. Where registers
+    repeat each other, "copy" is which of the registers that hold the element it is, from 0.
     """
     if form.exchanged:
         text = formulas(_transposed(form), _EXCHANGED.get(operand, operand))
         return {_EXCHANGED.get(name, name): _exchanged(each) for name, each in text.items()}
-    return {"A": _formulas_of_a, "B": _formulas_of_b}.get(operand, _formulas_of_c)(form)
+    text = {"A": _formulas_of_a, "B": _formulas_of_b}.get(operand, _formulas_of_c)(form)
+    copies = form.copies(operand)
+    if copies == 1:
+        return text
+    apart = form.registers(operand) // copies
+    register = total((1, text["register"], apart), (apart, "copy", copies))
+    return text | {"register": register, "copy": over("register", apart)}
 
 
 def _formulas_of_a(form: WmmaForm) -> dict[str, str]:

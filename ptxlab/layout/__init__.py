@@ -33,6 +33,7 @@ result -> (2,3):(1,8)
 
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
 _NAMES = {
@@ -81,4 +82,5 @@ if not TYPE_CHECKING:  # a type checker shall go on to find misspelt names
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *EXPORTS])
+    own = (name for name in globals() if name.startswith("__"))
+    return sorted({*own, *EXPORTS, *(module.name for module in iter_modules(__path__))})

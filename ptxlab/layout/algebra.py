@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from ptxlab.errors import UsageError
 from ptxlab.isa.shown import Shown
 
 IntTuple = int | tuple["IntTuple", ...]
-Coordinate = int | tuple["Coordinate", ...]
+Coordinate = SupportsIndex | tuple["Coordinate", ...] | list["Coordinate"]
 
 LARGEST = 1 << 40
 """Of a size or an offset: beyond any memory, and far below where numpy's integers end."""
@@ -42,8 +43,11 @@ class Layout(Shown):
         shape: how many values each coordinate has; may nest.
         stride: how far one step along each coordinate leads; nests as the shape does.
 
+    Lists become tuples, and numpy's whole numbers Python's.
+
     Raises:
-        UsageError: shape and stride do not nest alike, a size is below 1, or something is too large.
+        UsageError: something is no whole number, shape and stride do not nest alike, a size is below 1, or
+            something is too large.
 
     """
 
@@ -51,12 +55,15 @@ class Layout(Shown):
     stride: IntTuple
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", whole(self.shape))
+        object.__setattr__(self, "stride", whole(self.stride))
         if not _congruent(self.shape, self.stride):
             raise UsageError(f"shape {text(self.shape)} and stride {text(self.stride)} do not nest alike")
         if any(size < 1 for size in flatten(self.shape)):
             raise UsageError(f"shape {text(self.shape)} has a size below 1")
-        if self.size > LARGEST or any(abs(step) > LARGEST for step in flatten(self.stride)):
-            raise UsageError(f"{self} is too large; legal: sizes and strides up to 2^40")
+        reach = sum((size - 1) * abs(step) for size, step in self.flat_modes())
+        if max(self.size, reach, *(abs(step) for step in flatten(self.stride))) > LARGEST:
+            raise UsageError(f"{self} is too large; legal: sizes, strides and offsets up to 2^40")
 
     def __str__(self) -> str:
         return f"{text(self.shape)}:{text(self.stride)}"
@@ -65,11 +72,11 @@ class Layout(Shown):
         """Return the offset of a coordinate: one number, or one (nested) for each mode.
 
         Raises:
-            UsageError: it lies outside of the shape, or nests otherwise.
+            UsageError: it lies outside of the shape, nests otherwise, or is no whole number.
 
         """
         given = coordinate[0] if len(coordinate) == 1 else coordinate
-        return _offset(given, self.shape, self.stride)
+        return _offset(whole(given), self.shape, self.stride)
 
     @property
     def size(self) -> int:
@@ -108,6 +115,21 @@ class Layout(Shown):
     def injective(self) -> bool:
         """Whether no two coordinates share an offset."""
         return len(np.unique(self.offsets())) == self.size
+
+
+def whole(value: object) -> IntTuple:
+    """Return whole numbers of any kind, in nested tuples or lists, as Python's own in tuples.
+
+    Raises:
+        UsageError: something is no whole number.
+
+    """
+    if isinstance(value, tuple | list):
+        return tuple(map(whole, value))
+    try:
+        return int(operator.index(value))  # type: ignore[arg-type]  # what it is not, it says
+    except TypeError:
+        raise UsageError(f"{value!r} is neither a whole number nor a tuple of such") from None
 
 
 def text(value: IntTuple) -> str:
@@ -149,6 +171,7 @@ def product(value: IntTuple) -> int:
 
 def packed(shape: IntTuple) -> Layout:
     """Return the layout of this shape without gaps, the first mode fastest."""
+    shape = whole(shape)
     step = itertools.accumulate(flatten(shape), lambda a, b: a * b, initial=1)
     return Layout(shape, _like(shape, step))
 
@@ -200,7 +223,8 @@ def taken_by(outer: Layout, size: int, step: int) -> list[Taken]:
     """Return what ``size`` values, ``step`` apart, take of each mode of the coalesced ``outer``.
 
     The modes below the step are skipped over, the one that the step falls into is taken thinned out, and
-    those after it whole, until ``size`` values are found.
+    those after it whole, until ``size`` values are found. Nothing has to divide the mode in which the walk
+    ends, as it never leaves it.
 
     Raises:
         NoSuchLayoutError: a step or a size does not divide with a mode, or the walk leads out of ``outer``.
@@ -218,6 +242,8 @@ def taken_by(outer: Layout, size: int, step: int) -> list[Taken]:
     for mode, (mode_size, _) in enumerate(coalesce(outer).flat_modes()):
         if size == 1:
             break
+        if (size - 1) * step < mode_size:
+            return [*taken, Taken(mode, size, step)]
         if mode_size % step and step % mode_size:
             raise NoSuchLayoutError(f"a step of {step} and a mode of {mode_size}: neither divides the other")
         here = min(max(mode_size // step, 1), size)
@@ -269,11 +295,29 @@ def gap(layout: Layout, step: int, filled: int) -> int:
 def logical_divide(layout: Layout, tiler: Layout) -> Layout:
     """Return the layout as (within a tile, which tile): composition with the tiler and its complement.
 
+    Where tiles do not divide the layout the last of them reach past its end: the layout goes on there as
+    its last mode does, and who uses it leaves those elements out.
+
     Raises:
         NoSuchLayoutError: as composition and complement do.
 
     """
-    return composition(layout, joined([tiler, complement(tiler, layout.size)]))
+    return composition(tiled(layout, tiler), joined([tiler, complement(tiler, layout.size)]))
+
+
+def tiled(layout: Layout, tiler: Layout) -> Layout:
+    """Return the layout, coalesced and its last mode lengthened where whole tiles reach past its end.
+
+    Raises:
+        NoSuchLayoutError: the tiler has no complement.
+
+    """
+    reach = joined([tiler, complement(tiler, layout.size)]).cosize
+    if reach <= layout.size or tiler.cosize > layout.size:
+        return layout
+    *modes, (size, step) = coalesce(layout).flat_modes()
+    before = layout.size // size
+    return _of_modes([*modes, (-(-reach // before), step)])
 
 
 def logical_product(block: Layout, tiler: Layout) -> Layout:
@@ -344,7 +388,7 @@ def _like(shape: IntTuple, numbers: Iterator[int]) -> IntTuple:
     return tuple(_like(part, numbers) for part in shape)
 
 
-def _offset(coordinate: Coordinate, shape: IntTuple, stride: IntTuple) -> int:
+def _offset(coordinate: IntTuple, shape: IntTuple, stride: IntTuple) -> int:
     if isinstance(coordinate, int):
         if not 0 <= coordinate < product(shape):
             raise UsageError(

@@ -6,9 +6,10 @@ A phase takes as many wavefronts as the busiest bank has different words.
 
 Phases: 32-bit accesses one of 32 lanes; 64-bit two of 16; 128-bit four of 8; ldmatrix and stmatrix one for
 each 8x8 matrix, of 8 rows of 16 bytes. Loads of 64 and 128 bits can take fewer wavefronts than phases:
-``_joinable`` says where. cp.async has the phases of a store of its size, but its lanes do not share words.
+``_joinable`` says where. cp.async.ca has the phases of a store of its size, but its lanes do not share
+words; cp.async.cg knows no phases at all: ``_by_line`` says what it does.
 Source: wavefront counters of an H200, which the recordings of the probe ``banks`` hold class by class; what
-they do not hold is not proven. That cp.async shares nothing was seen by others on sm_120.
+they do not hold is not proven.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Access:
         opcode: what it is in SASS.
         joins: whether phases are joined where neighbouring lanes read the same.
         shares: whether lanes of a phase that touch the same word share it.
+        by_line: whether it is served line by line of its source in global memory, not in phases of lanes.
         counted: whether a counter of the device can tell its wavefronts.
 
     """
@@ -54,6 +56,7 @@ class Access:
     opcode: str
     joins: bool = False
     shares: bool = True
+    by_line: bool = False
     counted: bool = True
 
     @property
@@ -81,15 +84,16 @@ ACCESSES: dict[str, Access] = {
         *(each for bits in (32, 64, 128) for each in _plain(bits)),
         *(Access(f"ldmatrix.x{n}", "ld", 16, 8 * n, 8, "LDSM") for n in (1, 2, 4)),
         *(Access(f"stmatrix.x{n}", "st", 16, 8 * n, 8, "STSM") for n in (1, 2, 4)),
-        *(
-            Access(f"cp.async.{size}", "st", size, 32, 128 // size, "LDGSTS", shares=False)
-            for size in (4, 8, 16)
-        ),
+        Access("cp.async.4", "st", 4, 32, 32, "LDGSTS", shares=False),
+        Access("cp.async.8", "st", 8, 32, 16, "LDGSTS", shares=False),
+        Access("cp.async.16", "st", 16, 32, 8, "LDGSTS", by_line=True),
+        Access("cp.async.16.ca", "st", 16, 32, 8, "LDGSTS", shares=False),
         Access("wgmma", "ld", 16, 8, 8, "HGMMA", counted=False),
     )
 }
 """By name: 32, 64 and 128 are bits a lane moves with ld.shared, st.32 and so on with st.shared; wgmma is the
-read of one core matrix of an operand, 8 rows of 16 bytes, as a model that no counter checks."""
+read of one core matrix of an operand, 8 rows of 16 bytes, as a model that no counter checks. cp.async.16 is
+.cg, past the L1, as everyone uses it; copies of 4 and 8 bytes are always .ca."""
 
 WIDTHS = tuple(name for name in ACCESSES if not name.startswith("st."))
 """How options name the classes: --op says whether 32, 64 and 128 are loads or stores."""
@@ -124,9 +128,10 @@ class Wavefronts:
 
     Attributes:
         wavefronts: in all.
-        ideal: without conflicts (1, 2, 4, or N for .xN).
+        ideal: of full warps without conflicts (1, 2, 4, or N for .xN).
         phases: wavefronts of each phase.
-        groups: the lanes of each phase.
+        groups: the lanes of each phase; of a copy that is served by line, those of each wavefront.
+        merged: whether phases were served together, so that fewer wavefronts than the ideal may do.
 
     """
 
@@ -134,16 +139,18 @@ class Wavefronts:
     ideal: int
     phases: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...] = ()
+    merged: bool = False
 
     @property
     def conflicts(self) -> int:
-        """Wavefronts above the ideal."""
-        return max(0, self.wavefronts - self.ideal)
+        """Wavefronts above one for each phase that has lanes; of a copy that has none, above the ideal."""
+        return self.wavefronts - self.least
 
     @property
-    def merged(self) -> bool:
-        """Whether phases were served together, so that fewer wavefronts than the ideal may do."""
-        return len(self.groups) < self.ideal
+    def least(self) -> int:
+        """The wavefronts that would do if nothing conflicted."""
+        served = sum(1 for phase in self.phases if phase)
+        return min(served, self.ideal)
 
 
 def wavefronts(kind: Access, addresses: Sequence[int | None]) -> Wavefronts:
@@ -156,6 +163,9 @@ def wavefronts(kind: Access, addresses: Sequence[int | None]) -> Wavefronts:
 
     """
     used = np.array([OFF if each is None else each for each in addresses[: kind.lanes]], dtype=np.int64)
+    if kind.by_line:
+        served = _line_by_line(used)
+        return Wavefronts(len(served), kind.ideal, (1,) * len(served), served)
     costs, joined = _costs(kind, used[None])
     groups: list[tuple[int, ...]] = []
     for first in range(0, kind.lanes, kind.lanes_per_phase):
@@ -166,20 +176,31 @@ def wavefronts(kind: Access, addresses: Sequence[int | None]) -> Wavefronts:
         else:
             groups.append(lanes)
     phases = tuple(int(costs[0, group[0] // kind.lanes_per_phase]) for group in groups)
-    return Wavefronts(sum(phases), kind.ideal, phases, tuple(groups))
+    return Wavefronts(sum(phases), kind.ideal, phases, tuple(groups), merged=bool(joined.any()))
 
 
-def count(kind: Access, addresses: Ints) -> Ints:
+def count(kind: Access, addresses: Ints, sources: Ints | None = None) -> Ints:
     """Return the wavefronts of many warp instructions at once.
 
     Args:
         kind: their class.
         addresses: byte addresses, [..., lane]; OFF for a lane that is predicated off.
+        sources: where in global memory a class that is served by line copies from, of the same shape; left
+            out: every chunk lies in its line there as it lies in its line of shared memory.
 
     """
     used = addresses.reshape(-1, addresses.shape[-1])[:, : kind.lanes]
+    if kind.by_line:
+        source = used if sources is None else sources.reshape(used.shape)
+        return _by_line(used, source).reshape(addresses.shape[:-1])
     costs, _ = _costs(kind, used)
     return np.asarray(costs.sum(axis=1).reshape(addresses.shape[:-1]))
+
+
+def conflicts(kind: Access, addresses: Ints) -> Ints:
+    """Return the wavefronts above one a phase, of many warp instructions that are served in phases."""
+    costs, _ = _costs(kind, addresses.reshape(-1, addresses.shape[-1])[:, : kind.lanes])
+    return np.asarray((costs - 1).clip(0).sum(axis=1).reshape(addresses.shape[:-1]))
 
 
 def phases(kind: Access, addresses: Ints) -> Ints:
@@ -244,3 +265,57 @@ def _joinable(kind: Access, used: Ints) -> NDArray[np.bool_]:
     if kind.ideal > 2:
         found[:, 0] &= (used[:, -1] == OFF) | (pairs[:, 0] != OFF).all(axis=-1)
     return np.asarray(found)
+
+
+LINE_BYTES = 128
+_SECTOR = 32
+_CHUNK = 16
+
+
+def _by_line(targets: Ints, sources: Ints) -> Ints:
+    """Return the wavefronts of copies past the L1, which come line by line of the source, [instruction].
+
+    One wavefront brings data of one line (128 bytes) of global memory into one line of shared memory. In it
+    all 32-byte sectors bring the same: both halves, or just the first, or just the second; and all of them
+    exchange their halves on the way, or none does. A sector goes to one place in a wavefront.
+    That was measured (NVIDIA H200, 2026-11-30): where sources lie as targets do, 265 of 265 patterns, beside
+    those that are recorded; rows of tiles, 64 bytes and more, swizzled or padded on the way, all of 40. Where
+    both are scattered on their own it counts one to three too few of about 30 in 33 of 140 patterns.
+    """
+    instruction, lane = np.nonzero(targets != OFF)
+    target, source = targets[instruction, lane], sources[instruction, lane]
+    turned = (target ^ source) // _CHUNK & 1
+    moves, which = _distinct(np.stack([instruction, source // _SECTOR, target // _SECTOR, turned]))
+    halves = np.zeros(moves.shape[1], dtype=np.int64)
+    np.bitwise_or.at(halves, which, 1 << (source // _CHUNK & 1))
+    per_line = LINE_BYTES // _SECTOR
+    groups, group = _distinct(
+        np.stack([moves[0], moves[1] // per_line, moves[2] // per_line, moves[3], halves])
+    )
+    places, place = _distinct(np.stack([group, moves[1]]))
+    costs = np.zeros(groups.shape[1], dtype=np.int64)
+    np.maximum.at(costs, places[0], np.bincount(place))
+    return np.bincount(groups[0], costs, minlength=len(targets)).astype(np.int64)
+
+
+def _distinct(columns: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct columns, and for each column which of them it is: np.unique, five times as fast."""
+    order = np.lexsort(columns[::-1])
+    ordered = columns[:, order]
+    first = np.ones(len(order), dtype=bool)
+    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    which = np.empty(len(order), dtype=np.int64)
+    which[order] = np.cumsum(first) - 1
+    return ordered[:, first], which
+
+
+def _line_by_line(targets: Ints) -> tuple[tuple[int, ...], ...]:
+    """Return the lanes of each wavefront, of one instruction whose sources lie as its targets do."""
+    halves: dict[int, int] = {}
+    on = [(lane, address) for lane, address in enumerate(targets.tolist()) if address != OFF]
+    for _, address in on:
+        halves[address // _SECTOR] = halves.get(address // _SECTOR, 0) | 1 << (address // _CHUNK & 1)
+    found: dict[tuple[int, int], list[int]] = {}
+    for lane, address in on:
+        found.setdefault((address // LINE_BYTES, halves[address // _SECTOR]), []).append(lane)
+    return tuple(map(tuple, found.values()))

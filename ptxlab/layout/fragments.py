@@ -253,7 +253,7 @@ def _meant_offsets(form: Matrices, tile: Tile) -> list[int]:
 
 
 def _chosen_offsets(form: Matrices, tile: Tile, expression: str) -> list[int]:
-    used = lane_addresses(expression, alignment=CHUNK_BYTES)[: form.addresses]
+    used = lane_addresses(expression, alignment=CHUNK_BYTES, lanes=range(form.addresses))
     for lane, address in enumerate(used):
         if address + CHUNK_BYTES > tile.nbytes:
             raise UsageError(

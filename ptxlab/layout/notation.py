@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ptxlab.errors import UsageError, unknown_name
 from ptxlab.isa.shown import Shown
-from ptxlab.layout.algebra import Coordinate, IntTuple, Layout, packed
+from ptxlab.layout.algebra import LARGEST, Coordinate, IntTuple, Layout, packed
 from ptxlab.layout.swizzle import Swizzle
 
 _TOKEN = re.compile(r"\s*(-?[0-9]+|[A-Za-z_]+|\S)")
@@ -53,7 +53,12 @@ class Composed(Shown):
     element_bits: int | None = None
 
     def __post_init__(self) -> None:
+        if abs(self.offset) > LARGEST:
+            raise UsageError(f"an offset of {self.offset} is too large; legal: up to 2^40")
         _ = self.moved
+
+    def __repr__(self) -> str:
+        return f"parse_layout('{self}')"
 
     def __str__(self) -> str:
         parts = [str(self.layout)]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptxlab.errors import UsageError
+from ptxlab.isa.shown import Shown
 from ptxlab.layout import algebra, tiling
 from ptxlab.layout.algebra import Layout, coalesce, joined
 from ptxlab.layout.notation import Composed, Operand, parse_operation
@@ -62,7 +63,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """An operation done by hand.
 
     Attributes:
@@ -73,6 +74,7 @@ class Explanation:
         result: None where there is none.
         reason: why there is none, or "".
         claims: the proof; empty where there is no result, or one too large to go through.
+        layouts: the operands that are layouts, called A and B as in the definition, and the result, R.
 
     """
 
@@ -83,6 +85,21 @@ class Explanation:
     result: Composed | None
     reason: str
     claims: tuple[Claim, ...]
+    layouts: tuple[tuple[str, Composed], ...]
+
+    def __repr__(self) -> str:
+        done = " ".join([self.name, *self.operands]).strip()
+        return "\n".join([done, *(f"  {step.what} -> {step.value}" for step in self.steps), self.told])
+
+    @property
+    def told(self) -> str:
+        """The result in one sentence."""
+        if self.result is None:
+            return f"There is no such layout: {self.reason}."
+        if not self.name:
+            what, value = self.steps[-1]
+            return f"{what[0].upper()}{what[1:]} is {value}."
+        return f"{self.name} of {' and '.join(self.operands)} is {self.result}."
 
 
 def explain(source: str) -> Explanation:
@@ -113,9 +130,21 @@ def explain(source: str) -> Explanation:
         reason = error.message
     except UsageError as error:
         raise UsageError(f"'{source}', column {columns[-1]}: {error.message}") from error
+    layouts = [*_named_layouts(operands), *([("R", result)] if result else [])]
     return Explanation(
-        name, tuple(map(_written, operands)), operation.what, tuple(steps), result, reason, tuple(claims)
+        *(name, tuple(map(_written, operands)), operation.what, tuple(steps)),
+        *(result, reason, tuple(claims), tuple(layouts)),
     )
+
+
+def _named_layouts(operands: Sequence[Operand]) -> Iterator[tuple[str, Composed]]:
+    for name, operand in zip("AB", operands, strict=False):
+        if isinstance(operand, Composed):
+            yield name, operand
+        elif isinstance(operand, Layout):
+            yield name, Composed(operand)
+        elif isinstance(operand, tuple):
+            yield from ((f"{name}, mode {number}", Composed(mode)) for number, mode in enumerate(operand))
 
 
 def _proven(operation: Operation, found: Layout, operands: Sequence[Any]) -> list[Claim]:
@@ -147,7 +176,8 @@ def _evaluated(source: Operand) -> Explanation:
     steps.append(Step(f"the layout at {last}", str(source(last))))
     claims = [] if layout.size > LARGEST_PROOF else list(_unmixed(source))
     return Explanation(
-        "", (str(source),), "a function of coordinates", tuple(steps), source, "", tuple(claims)
+        *("", (str(source),), "a function of coordinates", tuple(steps)),
+        *(source, "", tuple(claims), (("R", source),)),
     )
 
 
@@ -225,7 +255,11 @@ def _divide_steps(layout: Layout, tiler: Tiler) -> Steps:
     yield Step(f"which tile: the complement of {tiler} in {layout.size}", str(rest))
     both = joined([tiler, rest])
     yield Step("the tiler and its complement", str(both))
-    yield from _compose_steps(layout, both)
+    longer = algebra.tiled(layout, tiler)
+    if longer.size > layout.size:
+        what = f"{layout} ends at {layout.size - 1}, and whole tiles at {both.cosize - 1}: it goes on"
+        yield Step(what, str(longer))
+    yield from _compose_steps(longer, both)
 
 
 def _product_steps(block: Layout, tiler: Tiler) -> Steps:
@@ -343,11 +377,22 @@ def _complements(result: Layout, layout: Layout, cotarget: int | None = None) ->
 
 
 def _divided(result: Layout, layout: Layout, tiler: Tiler) -> Claims:
-    same = np.array_equal(np.sort(result.offsets()), np.sort(layout.offsets()))
-    yield Claim("the tiles together have A's offsets, each as often", same, layout.size)
+    longer = _lengthened(layout, tiler)
+    same = np.array_equal(np.sort(result.offsets()), np.sort(longer.offsets()))
+    beyond = "" if longer.size == layout.size else f", and {longer.size - layout.size} past A's end"
+    yield Claim(f"the tiles together have A's offsets, each as often{beyond}", same, longer.size)
     tile = tiling.zipped_divide(layout, tiler).modes[0]
     within = np.array_equal(tile.offsets(), _at(_tiled_part(layout, tiler), tiler))
     yield Claim("the first tile is A(B(c)) for every c", within, tile.size)
+
+
+def _lengthened(layout: Layout, tiler: Tiler) -> Layout:
+    """Return the layout, or each mode of it, as far as whole tiles reach."""
+    if isinstance(tiler, Layout):
+        return algebra.tiled(layout, tiler)
+    return joined(
+        [mode if of is None else algebra.tiled(mode, of) for mode, of in tiling.by_mode(layout, tiler)]
+    )
 
 
 def _tiled_part(layout: Layout, tiler: Tiler) -> Layout:
@@ -462,14 +507,6 @@ OPERATIONS: dict[str, Operation] = {
         "the same memory in elements of another width",
     ),
 }
-for _kind, _run in (
-    ("zipped", tiling.zipped_divide),
-    ("tiled", tiling.tiled_divide),
-    ("flat", tiling.flat_divide),
-):
-    OPERATIONS[f"{_kind}_divide"] = Operation(
-        _OF, _run, _zipped(_divide_steps, tiling.logical_divide), _divided, "the logical divide, regrouped"
-    )
 _REGROUPED_DIVIDES: dict[str, Callable[[Layout, Tiler], Layout]] = {
     "zipped_divide": tiling.zipped_divide,
     "tiled_divide": tiling.tiled_divide,

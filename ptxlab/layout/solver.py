@@ -12,14 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.layout.banks import OFF, Access, count, phases
+from ptxlab.layout.banks import BANKS, OFF, WORD_BYTES, Access, conflicts, count, phases
 from ptxlab.layout.swizzle import MODES, Swizzle
+
+SPANS = {name: int(name.removesuffix("B")) for name, (bits, _, _) in MODES.items() if bits}
+"""Bytes of a row in each mode of TMA and wgmma that moves something."""
 
 VECTOR_BYTES = 16
 """What cp.async, TMA and ldmatrix move in one piece: a swizzle must keep it whole and aligned."""
 
+MOST_PADDING = BANKS * WORD_BYTES
+"""Bytes: more padding meets the same banks again."""
+
 _SAMPLE = 16
 """Instructions that are looked at first: most candidates fail on one of them."""
+
+_ALL = slice(None)
 
 Ints = NDArray[np.int64]
 Place = Callable[[Ints], Ints]
@@ -36,6 +44,8 @@ class Pass:
             banks.OFF for a lane that takes no part. No instruction at all is a pass that meets no banks.
         modes: whether just the swizzles of MODES are possible (TMA writes it, or wgmma reads it).
         name: how it was asked for.
+        sources: where in global memory the lanes copy from, of the shape of ``offsets``; None where that
+            makes no difference.
 
     """
 
@@ -43,29 +53,60 @@ class Pass:
     offsets: Ints
     modes: bool = False
     name: str = ""
+    sources: Ints | None = None
 
     @property
     def ideal(self) -> int:
         """Wavefronts of all instructions when nothing conflicts."""
-        return int(phases(self.access, self.offsets).sum())
+        return int(self._floor(_ALL).sum())
 
     def cost(self, place: Place) -> int:
         """Return the wavefronts of all instructions."""
-        return int(self._counts(self.offsets, place).sum())
+        return int(self.counts(place).sum())
+
+    def conflicts(self, place: Place) -> Ints:
+        """Return the wavefronts of each instruction beyond what it needs; no other makes up for them."""
+        return self._conflicts(_ALL, place)
 
     def worst(self, place: Place) -> int:
         """Return the wavefronts of the instruction that takes the most."""
-        return int(self._counts(self.offsets, place).max(initial=0))
+        return int(self.counts(place).max(initial=0))
+
+    def counts(self, place: Place) -> Ints:
+        """Return the wavefronts of each instruction."""
+        return self._counts(_ALL, place)
 
     def is_clean(self, place: Place) -> bool:
         """Say whether no instruction conflicts."""
-        return all(
-            bool((self._counts(some, place) <= phases(self.access, some)).all())
-            for some in (self.offsets[:_SAMPLE], self.offsets[_SAMPLE:])
-        )
+        return not self.first_conflicts(place) and not self._conflicts(slice(_SAMPLE, None), place).any()
 
-    def _counts(self, offsets: Ints, place: Place) -> Ints:
-        return count(self.access, np.where(offsets == OFF, OFF, place(offsets)))
+    def first_conflicts(self, place: Place) -> int:
+        """Return the conflicts of the first instructions."""
+        return int(self._conflicts(slice(None, _SAMPLE), place).sum())
+
+    def uses_once(self, nbytes: int) -> bool:
+        """Say whether the instructions use each byte of a tile of ``nbytes`` just once."""
+        used = np.sort(self.offsets[self.offsets != OFF])
+        return np.array_equal(used, np.arange(0, nbytes, self.access.bytes_per_lane))
+
+    def _counts(self, some: slice, place: Place) -> Ints:
+        sources = None if self.sources is None else self.sources[some]
+        return count(self.access, self._placed(some, place), sources)
+
+    def _conflicts(self, some: slice, place: Place) -> Ints:
+        if self.access.by_line:
+            return np.asarray((self._counts(some, place) - self._floor(some)).clip(0))
+        return conflicts(self.access, self._placed(some, place))
+
+    def _placed(self, some: slice, place: Place) -> Ints:
+        offsets = self.offsets[some]
+        return np.where(offsets == OFF, OFF, place(offsets))
+
+    def _floor(self, some: slice) -> Ints:
+        """Return what no placement can better: the phases, or the lines that are copied from."""
+        if self.sources is None:
+            return phases(self.access, self.offsets[some])
+        return count(self.access, self.sources[some])
 
 
 @dataclass(frozen=True)
@@ -102,6 +143,10 @@ class Traffic:
         """Return the wavefronts of all passes; the byte at ``offset`` lies at ``place(offset)``."""
         return sum(each.cost(place) for each in self.passes)
 
+    def conflicts(self, place: Place) -> int:
+        """Return the conflicts of all passes."""
+        return sum(int(each.conflicts(place).sum()) for each in self.passes)
+
     def is_clean(self, place: Place) -> bool:
         """Say whether no instruction of any pass conflicts."""
         return all(each.is_clean(place) for each in self.passes)
@@ -109,6 +154,22 @@ class Traffic:
     def padded(self, padding: int) -> Place:
         """Return where bytes lie with so many bytes of padding after each row."""
         return lambda offsets: offsets + offsets // self.row_bytes * padding
+
+    def panel_bytes(self, mode: str) -> int:
+        """Return how far two panels are apart: the base of each is aligned to the period of the mode."""
+        period = Swizzle(*MODES[mode]).period
+        return -(-self.rows * SPANS[mode] // period) * period
+
+    def panelled(self, mode: str) -> Place:
+        """Return where bytes lie in panels: boxes of that mode, each of one span of every row."""
+        span, swizzle, size = SPANS[mode], Swizzle(*MODES[mode]), self.panel_bytes(mode)
+
+        def place(offsets: Ints) -> Ints:
+            row, byte = np.divmod(offsets, self.row_bytes)
+            panel, inner = np.divmod(byte, span)
+            return np.asarray(panel * size + swizzle(row * span + inner))
+
+        return place
 
 
 def plain(offsets: Ints) -> Ints:
@@ -148,10 +209,14 @@ def reach(nbytes: int) -> int:
 def fitting_mode(swizzle: Swizzle, row_bytes: int) -> str | None:
     """Return the mode in which TMA writes such a tile, or None.
 
-    A mode's box has rows of at most as many bytes as its name says, so a wider tile is none of its.
+    A mode has rows of as many bytes as its name says: a box cannot be wider, and the rows of a narrower one
+    lie so many bytes apart, as no tile of rows without gaps does.
     """
-    names = (name for name, p in MODES.items() if swizzle.bits and p == swizzle.parameters)
-    return next((name for name in names if row_bytes <= int(name.removesuffix("B"))), None)
+    return next((name for name, span in SPANS.items() if _is(name, swizzle) and row_bytes == span), None)
+
+
+def _is(mode: str, swizzle: Swizzle) -> bool:
+    return MODES[mode] == swizzle.parameters
 
 
 def stays_inside(swizzle: Swizzle, nbytes: int, unit: int = VECTOR_BYTES) -> bool:
@@ -161,12 +226,18 @@ def stays_inside(swizzle: Swizzle, nbytes: int, unit: int = VECTOR_BYTES) -> boo
     return bool((swizzle(np.arange(0, nbytes, unit, dtype=np.int64)) < nbytes).all())
 
 
+def panel_mode(traffic: Traffic) -> str | None:
+    """Return the mode of which panels side by side make up the tile without conflicts, the widest first."""
+    names = (name for name in reversed(SPANS) if traffic.row_bytes % SPANS[name] == 0)
+    return next((name for name in names if traffic.is_clean(traffic.panelled(name))), None)
+
+
 def least_padding(traffic: Traffic, unit: int) -> int | None:
     """Return the least bytes of padding after each row without conflicts, in multiples of ``unit``.
 
     None where no padding up to the width of all banks (128 bytes) helps.
     """
-    return next((p for p in range(0, 129, unit) if traffic.is_clean(traffic.padded(p))), None)
+    return next((p for p in range(0, MOST_PADDING + 1, unit) if traffic.is_clean(traffic.padded(p))), None)
 
 
 def alignment(passes: Sequence[Pass]) -> int:

@@ -15,13 +15,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.errors import UsageError
+from ptxlab.errors import UsageError, malformed
 from ptxlab.isa.shown import Shown
 
 IntOrArray = TypeVar("IntOrArray", int, NDArray[np.int64])
 
 MODES = {"none": (0, 4, 3), "32B": (1, 4, 3), "64B": (2, 4, 3), "128B": (3, 4, 3)}
 """The swizzles that TMA and wgmma know, by name: B, M, S of byte addresses."""
+LARGEST = 40
+"""Of B + M and of M + S: an offset of so many bits is beyond any memory."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Swizzle(Shown):
             raise UsageError(
                 f"swizzle {self} is illegal; legal: B >= 0, M >= 0, S >= B "
                 "(otherwise the XOR reads the bits that it changes)"
+            )
+        if self.base + max(self.bits, self.shift) > LARGEST:
+            raise UsageError(
+                f"swizzle {self} moves bits that no offset has; legal: B + M and M + S up to {LARGEST}"
             )
 
     def __call__(self, offset: IntOrArray) -> IntOrArray:
@@ -72,12 +78,15 @@ class Swizzle(Shown):
         """
         base = self.base + (from_bits.bit_length() - to_bits.bit_length())
         if base < 0:
-            raise UsageError(f"swizzle {self} of {from_bits}-bit elements splits a {to_bits}-bit element")
+            article = "an" if to_bits == 8 else "a"
+            raise UsageError(
+                f"swizzle {self} of {from_bits}-bit elements splits {article} {to_bits}-bit element"
+            )
         return Swizzle(self.bits, base, self.shift)
 
 
 def parse_swizzle(text: str, element_bits: int) -> Swizzle:
-    """Return the swizzle of byte offsets that an option names: a mode, or B,M,S of elements.
+    """Return the swizzle of byte offsets that an option names: a mode, or B,M,S of elements, also in <>.
 
     Raises:
         UsageError: the text is neither; the message holds the modes.
@@ -85,10 +94,13 @@ def parse_swizzle(text: str, element_bits: int) -> Swizzle:
     """
     if text in MODES:
         return Swizzle(*MODES[text])
-    fields = text.strip("<>").split(",")
+    numbers = re.fullmatch(r"(?:Sw|Swizzle)?<([^<>]*)>|([^<>]*)", text)
+    fields = (numbers[1] or numbers[2] or "").split(",") if numbers else []
     if len(fields) != 3 or not all(re.fullmatch(r"[0-9]{1,3}", field.strip()) for field in fields):
-        raise UsageError(
-            f"swizzle '{text}' is neither a mode nor B,M,S; legal: {', '.join(MODES)}, or three numbers "
-            "in elements such as 3,3,3"
+        raise malformed(
+            "swizzle",
+            text,
+            r"((Sw|Swizzle)?<)?(?:\s*[0-9]{1,3}\s*,){0,2}(?:\s*[0-9]{1,3})?",
+            f"neither a mode nor B,M,S; legal: {', '.join(MODES)}, or three numbers in elements, as 3,3,3",
         )
     return Swizzle(*(int(field) for field in fields)).rescaled(element_bits, 8)

@@ -41,6 +41,20 @@ _OTHER_SIDE = 64  # rows or columns of C's tile along which only mma is free to 
 _MOST_STAGES = 64
 
 
+class MisfitError(UsageError):
+    """A number does not fit the others.
+
+    Attributes:
+        text: what it was given as: "matrix", "tile" or "element".
+        part: 0 for its rows or row, 1 for its columns or column.
+
+    """
+
+    def __init__(self, message: str, text: str, part: int) -> None:
+        super().__init__(message)
+        self.text, self.part = text, part
+
+
 @dataclass(frozen=True)
 class Step:
     """One number on the way.
@@ -113,26 +127,32 @@ class Setup:
         """Refuse tiles that are not whole operands."""
         across = self.form_sides[self.side]
         needed = (across, self.form.k) if self.k_axis else (self.form.k, across)
-        for what, extent, unit in zip(("rows", "columns"), self.tile, needed, strict=True):
+        for part, (extent, unit) in enumerate(zip(self.tile, needed, strict=True)):
             if extent % unit:
-                raise UsageError(
+                raise MisfitError(
                     f"a tile of {self.tile[0]}x{self.tile[1]} is not whole operands {self.operand} of "
-                    f"{self.name}: {extent} {what}; legal: multiples of {unit}"
+                    f"{self.name}: {extent} {('rows', 'columns')[part]}; legal: multiples of {unit}",
+                    "tile",
+                    part,
                 )
 
     def _check_rows(self) -> None:
         """Refuse rows that are not whole chunks, or that the swizzle does not divide."""
-        for what, cols in (("the matrix", self.matrix[1]), ("the tile", self.tile[1])):
+        for what, cols in (("matrix", self.matrix[1]), ("tile", self.tile[1])):
             if cols * self.size % UNIT:
-                raise UsageError(
-                    f"a row of {what} has {cols * self.size} bytes; legal: multiples of {UNIT}, "
-                    f"so of {UNIT // self.size} {self.dtype} elements"
+                raise MisfitError(
+                    f"a row of the {what} has {cols * self.size} bytes; legal: multiples of {UNIT}, "
+                    f"so of {UNIT // self.size} {self.dtype} elements",
+                    what,
+                    1,
                 )
         for what, inner in (("tile", self.tile[1] * self.size), ("tile of C", self.c_tile[1] * self.c_size)):
             if self.swizzle != "none" and inner > self.span and inner % self.span:
-                raise UsageError(
+                raise MisfitError(
                     f"a row of the {what} has {inner} bytes; legal with swizzle {self.swizzle}: up to "
-                    f"{self.span}, or multiples of it"
+                    f"{self.span}, or multiples of it",
+                    what,
+                    1,
                 )
         if isinstance(self.form, WgmmaForm) and (self.major, self.swizzle) == ("MN", "none"):
             raise UsageError("wgmma of MN-major tiles without swizzle is not traced; legal: 32B, 64B, 128B")
@@ -295,10 +315,11 @@ def trace(setup: Setup, row: int, col: int) -> list[Step]:
         UsageError: the matrix has no such element.
 
     """
-    for what, at, extent in zip(("row", "column"), (row, col), setup.matrix, strict=True):
+    for part, (at, extent) in enumerate(zip((row, col), setup.matrix, strict=True)):
         if not 0 <= at < extent:
-            rows, cols = setup.matrix
-            raise UsageError(f"{what} {at} is outside the matrix of {rows}x{cols}; legal: 0 to {extent - 1}")
+            what, (rows, cols) = ("row", "column")[part], setup.matrix
+            told = f"{what} {at} is outside the matrix of {rows}x{cols}; legal: 0 to {extent - 1}"
+            raise MisfitError(told, "element", part)
     trail = _Trail()
     _global(trail, setup, row, col)
     _copy(trail, setup)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 Cell = str | int | float | bool | None
 Medium = Literal["table", "csv", "md", "picture"]
@@ -46,6 +46,8 @@ class Grid:
         column_names: a name for each column, or [] for plain numbers.
         media: where it is shown.
         marked: row and column of the cell that the picture is about, or None.
+        keys: for each cell the name of what it belongs to, which other pictures and tables of a page may
+            share, or None; [] where a colour means something in this picture alone.
 
     """
 
@@ -56,6 +58,13 @@ class Grid:
     column_names: list[str] = field(default_factory=list)
     media: tuple[Medium, ...] = EVERYWHERE
     marked: tuple[int, int] | None = None
+    keys: list[list[str | None]] = field(default_factory=list)
+
+    def named_keys(self) -> list[list[str | None]]:
+        """Return the keys, or names that no other picture has."""
+        return self.keys or [
+            [None if number is None else f"{self.title} {number}" for number in row] for row in self.colours
+        ]
 
     def cut(self, most: int) -> list[Grid]:
         """Return the grid, or blocks of its columns none of which has more than ``most``.
@@ -74,6 +83,7 @@ class Grid:
                 cells=[row[first : first + size] for row in self.cells],
                 colours=[row[first : first + size] for row in self.colours],
                 column_names=names[first : first + size],
+                keys=[row[first : first + size] for row in self.named_keys()],
                 marked=(self.marked[0], self.marked[1] - first) if self.marked else None,
             )
             for first in range(0, columns, size)
@@ -81,6 +91,12 @@ class Grid:
 
 
 Block = Text | Table | Grid
+
+
+def drawn(picture: Mapping[str, Any]) -> Grid:
+    """Return a picture of a document as a grid; JSON knows no tuples."""
+    marked = picture.get("marked")
+    return Grid(**{**picture, "marked": tuple(marked) if marked else None})
 
 
 def meant_for(blocks: Iterable[Block], medium: Medium) -> list[Block]:

@@ -1,4 +1,4 @@
-"""Blocks as one self-contained page: hovering a lane lights everything that belongs to it."""
+"""Blocks as one self-contained page: hovering a cell lights everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
 from ptxlab.render.palette import colour
 from ptxlab.render.svg import DARK, draw_grid, pieces
-from ptxlab.render.text import cell_text, is_numeric, lane_of, titled
+from ptxlab.render.text import cell_text, is_numeric, lane_of, thread_of, titled
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --faint: #696969; --good: #1a7a3c; --bad: #b3261e;
@@ -26,17 +26,17 @@ th, td { padding: .15rem .7rem; text-align: left; border-bottom: 1px solid var(-
 .wide { overflow-x: auto; } .right { text-align: right; }
 .conclusion { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); }
 .warning { color: var(--warning); } .faint { color: var(--faint); }
-[data-n] { transition: opacity .1s; }
-body.picking [data-n]:not(.lit) { opacity: .18; }
+[data-key] { transition: opacity .1s; }
+body.picking [data-key]:not(.lit) { opacity: .18; }
 @media (prefers-color-scheme: dark) { body { background: #15181d; color: #e6e8eb; } DARK }
 """.replace("DARK", DARK)
 
 _SCRIPT = """
 function pick(event) {
-  const under = event.target.closest("[data-n]");
+  const under = event.target.closest("[data-key]");
   document.body.classList.toggle("picking", under !== null);
-  for (const each of document.querySelectorAll("[data-n]"))
-    each.classList.toggle("lit", under !== null && each.dataset.n === under.dataset.n);
+  for (const each of document.querySelectorAll("[data-key]"))
+    each.classList.toggle("lit", under !== null && each.dataset.key === under.dataset.key);
 }
 document.addEventListener("mouseover", pick);
 """
@@ -46,7 +46,7 @@ def page(blocks: Iterable[Block]) -> str:
     """Return the page, whose title is the first heading; it loads nothing from elsewhere."""
     title, rest = titled(blocks)
     if any(isinstance(block, Grid) for block in rest):
-        rest.insert(0, Text("Hover over a cell: all of the same lane or bank stays lit.", "faint"))
+        rest.insert(0, Text("Hover over a cell: what belongs together stays lit.", "faint"))
     body = "\n".join(_group(kind, list(group)) for kind, group in groupby(rest, key=type))
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -85,7 +85,8 @@ def _table(table: Table) -> str:
     rows = []
     for number, row in enumerate(table.rows):
         lane = lane_of(table, number)
-        data = "" if lane is None else f' data-n="{lane}"'
+        key = thread_of(table, number)
+        data = "" if key is None else f' data-key="{key}"'
         cells = "".join(
             _field(cell, attributes, lane if name == "lane" else None)
             for name, cell, attributes in zip(table.columns, row, right, strict=True)

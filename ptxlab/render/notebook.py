@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from ptxlab.experiments.algebra import LARGEST, described
+from ptxlab.experiments.algebra import LARGEST, described, worked
+from ptxlab.experiments.swizzle import chunks_picture
+from ptxlab.isa.mbarrier import Trace
 from ptxlab.isa.registers import RegisterMap
 from ptxlab.layout.algebra import Layout
 from ptxlab.layout.notation import Composed
+from ptxlab.layout.operations import Explanation
 from ptxlab.layout.swizzle import Swizzle
-from ptxlab.render.blocks import Block, Grid, Text
+from ptxlab.render.blocks import Block, Grid, Text, meant_for
+from ptxlab.render.blocks import drawn as drawn_grid
 from ptxlab.render.operands import operand_blocks
 from ptxlab.render.svg import draw
-from ptxlab.render.views.layout_algebra import evaluated
+from ptxlab.render.views.layout_algebra import evaluated, explained
 
-_LINES = 32
-"""Rows and columns of the picture of a swizzle."""
+_PHASE = 4  # colours of neighbouring numbers differ in lightness, every fourth in hue
 
 
 def drawn(thing: object) -> str | None:
@@ -41,18 +44,28 @@ def _(layout: Composed) -> list[Block]:
 
 
 @_blocks.register
+def _(done: Explanation) -> list[Block]:
+    return meant_for(explained({"result": worked(done), "skipped": [], "checks": []}), "picture")
+
+
+@_blocks.register
 def _(swizzle: Swizzle) -> list[Block]:
-    """Draw where chunks go: a row for each value of the bits that are read, a column for each chunk in it."""
-    rows, columns = min(_LINES, 1 << swizzle.bits), min(_LINES, 1 << swizzle.shift)
-    size, row_size = 1 << swizzle.base, 1 << (swizzle.base + swizzle.shift)
-    chunks = [
-        [swizzle(row * row_size + column * size) % row_size // size for column in range(columns)]
-        for row in range(rows)
-    ]
-    cells = [[str(chunk) for chunk in row] for row in chunks]
-    colours: list[list[int | None]] = [[4 * chunk for chunk in row] for row in chunks]
-    title = f"rows of {row_size} offsets, chunks of {size}: which chunk of its row each becomes"
-    return [Text(f"Swizzle{swizzle}", "heading"), Grid(title, cells, colours)]
+    return [Text(f"Swizzle{swizzle}", "heading"), drawn_grid(chunks_picture(swizzle))]
+
+
+@_blocks.register
+def _(trace: Trace) -> list[Block]:
+    rows = trace.rows()
+    names = ("completed", "parity", "pending", "tx", "wait")
+    grid = Grid(
+        "the barrier after each step, coloured by phase",
+        [[str(row[name]) for row in rows] for name in names],
+        [[_PHASE * row["completed"] for row in rows]] * len(names),
+        ["phases complete", "parity", "arrivals pending", "tx: bytes pending", "the wait"],
+        [str(row["step"]) for row in rows],
+    )
+    told = [Text(f"Then {trace.broken}.", "bad")] if trace.broken else []
+    return [Text("What a trace of an mbarrier does", "heading"), grid, *told] if rows else []
 
 
 @_blocks.register

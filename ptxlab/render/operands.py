@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ptxlab.isa.threads import thread, warp_of
 from ptxlab.render.blocks import EVERYWHERE, FILES, SCREEN, Block, Cell, Grid, Medium, Table, Text
 
 OPERANDS = ("A", "B", "C", "D", "E")
@@ -44,7 +45,7 @@ class _Operand:
 
     def __post_init__(self) -> None:
         for entry in self.entries:
-            self.words[_warp_of(entry), entry["lane"], entry["register"]].append(entry)
+            self.words[warp_of(entry), entry["lane"], entry["register"]].append(entry)
 
     @cached_property
     def run(self) -> tuple[int, int]:
@@ -82,7 +83,7 @@ class _Operand:
         """Rows and columns of cells that a terminal shows: those of the first warp, of few columns."""
         rows, cols = self.cells
         if len(self.warps) > 1:
-            own = (entry["row"] for entry in self.entries if _warp_of(entry) == self.warps[0])
+            own = (entry["row"] for entry in self.entries if warp_of(entry) == self.warps[0])
             rows = 1 + max(own) // self.run[0]
         return min(rows, _CORE_ROWS), cols if cols <= _CORE_COLUMNS else _CORE
 
@@ -98,11 +99,6 @@ class _Operand:
             ):
                 return period
         return len(registers)
-
-
-def _warp_of(entry: Entry) -> int:
-    """Return the warp of an entry, counted through all warpgroups, which have four."""
-    return 4 * entry.get("warpgroup", 0) + entry.get("warp", 0)
 
 
 def _places(word: list[Entry]) -> list[tuple[int, int, int]]:
@@ -186,6 +182,7 @@ def _grid(operand: _Operand, matrix: int, rows: int, cols: int, media: tuple[Med
     high, wide = operand.run
     cells = [[""] * cols for _ in range(rows)]
     colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
+    keys: list[list[str | None]] = [[None] * cols for _ in range(rows)]
     warps: list[set[int]] = [set() for _ in range(rows)]
     own = [entry for entry in operand.entries if entry.get("matrix", 0) == matrix]
     for entry in sorted(own, key=lambda each: each["register"], reverse=True):  # of copies the first remains
@@ -194,7 +191,8 @@ def _grid(operand: _Operand, matrix: int, rows: int, cols: int, media: tuple[Med
             slot = _LETTERS[entry["slot"]] if operand.lettered else ""
             cells[row][col] = f"{entry['lane']} r{entry['register']}{slot}"
             colours[row][col] = entry["lane"]
-            warps[row].add(_warp_of(entry))
+            keys[row][col] = thread(entry)
+            warps[row].add(warp_of(entry))
     return Grid(
         _title(operand, matrix, rows * high, cols * wide),
         cells,
@@ -202,6 +200,7 @@ def _grid(operand: _Operand, matrix: int, rows: int, cols: int, media: tuple[Med
         [f"{_warp(operand, own)}{name}" for name, own in zip(_spans(rows, high), warps, strict=True)],
         _spans(cols, wide),
         media,
+        keys=keys,
     )
 
 

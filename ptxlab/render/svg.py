@@ -21,7 +21,7 @@ _CELL_HEIGHT = 30
 _CELL_GAP = 2
 _LETTER = 7.3  # width of a monospaced letter at _FONT_SIZE
 _FONT_SIZE = 12
-_TITLE_LETTER = 12.0  # about the mean width of a letter of the picture's title
+_TITLE_LETTER = 13.5  # no less than the mean width of a letter of the picture's title
 _TITLE_HEIGHT = 28
 _NAMES_HEIGHT = 20
 _CAPTION_HEIGHT = 20
@@ -109,6 +109,7 @@ def draw_grid(grid: Grid) -> Drawing:
     cell, left = _sizes(grid)
     top = _TITLE_HEIGHT + _NAMES_HEIGHT
     xs, ys = _edges(column_names, left, cell), _edges(row_names, top, _CELL_HEIGHT)
+    keys = grid.named_keys()
     parts = [_text(left, 16, grid.title, "title")]
     for x, name in zip(xs, column_names, strict=False):
         parts.append(_text(x + cell / 2, top - 6, name, "column"))
@@ -116,7 +117,8 @@ def draw_grid(grid: Grid) -> Drawing:
         parts.append(_text(left - 8, y + 19, name, "row"))
         for column, text in enumerate(grid.cells[number]):
             tip = f"{grid.title}: row {name}, column {column_names[column]}"
-            parts.append(_cell((xs[column], y, cell), text, grid.colours[number][column], tip))
+            of = grid.colours[number][column], keys[number][column]
+            parts.append(_cell((xs[column], y, cell), text, of, tip))
     if grid.marked and 0 <= grid.marked[1] < len(column_names):
         parts.append(_frame(xs[grid.marked[1]], ys[grid.marked[0]], cell))
     return Drawing(max(xs[-1], left + 8.2 * len(grid.title)), ys[-1], "".join(parts))
@@ -142,12 +144,18 @@ def _frame(x: float, y: float, width: float) -> str:
     )
 
 
-def _cell(spot: tuple[float, float, float], text: str, number: int | None, tip: str) -> str:
-    """Return a cell at x, y with a width; ``data-n`` is the number that it is coloured by."""
+def _cell(spot: tuple[float, float, float], text: str, of: tuple[int | None, str | None], tip: str) -> str:
+    """Return a cell at x, y with a width.
+
+    ``data-n`` is the number that it is coloured by, ``data-key`` the name of what it belongs to.
+    """
     x, y, width = spot
+    number, key = of
     paper, ink, data, kinds = "#f1f1f1", "#1a1a1a", "", (' class="empty"', ' class="on-empty"')
     if number is not None:
         paper, ink, data, kinds = colour(number).paper, colour(number).ink, f' data-n="{number}"', ("", "")
+    if key is not None:
+        data += f' data-key="{escape(key)}"'
     return (
         f"<g{data}><title>{escape(tip)}: {escape(text)}</title>"
         f'<rect{kinds[0]} x="{x + _CELL_GAP / 2:.1f}" y="{y + _CELL_GAP / 2:.1f}" '

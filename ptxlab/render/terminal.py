@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich import box
@@ -19,8 +19,8 @@ from ptxlab.render.palette import colour
 from ptxlab.render.text import cell_text, grid_names, is_numeric, lane_of
 
 _PIPE_WIDTH = 1_000_000  # wider than any table: nothing is wrapped or cut
-_SENTENCE = 40  # a column that is wider may be folded ...
-_FOLDED = 24  # ... to so many letters, before a table is given up
+_SENTENCE = 30  # a column that is wider may be folded ...
+_FOLDED = 24  # ... to so many letters, if it alone is, before a table is given up
 _GAP = 3  # between columns
 _FEW = 5  # cells of a row that stand below each other
 _STYLES = {
@@ -99,23 +99,29 @@ def _table(table: Table, room: int) -> RenderableType:
 
 
 def _is_too_wide(table: Table, room: int) -> bool:
-    """Say whether a table stays wider than a line even if its widest column, of sentences, is folded."""
-    widths = [
-        max(len(name), *(len(cell_text(row[number])) for row in table.rows), 0)
-        for number, name in enumerate(table.columns)
-    ]
-    widest = max(widths)
-    rest = sum(widths) - widest + _GAP * len(widths)
-    return rest + (_FOLDED if widest > _SENTENCE else widest) > room
+    """Say whether a table stays wider than a line even if its columns of sentences are folded."""
+    columns = [[name, *(cell_text(row[i]) for row in table.rows)] for i, name in enumerate(table.columns)]
+    widths = [max(map(len, texts)) for texts in columns]
+    long = [texts for texts, width in zip(columns, widths, strict=True) if width > _SENTENCE]
+    least = _FOLDED if len(long) == 1 else _SENTENCE
+    folded = sum(_longest_word(texts, room, least) for texts in long)
+    return folded + sum(width for width in widths if width <= _SENTENCE) + _GAP * len(widths) > room
+
+
+def _longest_word(texts: Sequence[str], room: int, least: int) -> int:
+    """Return the length of the longest word that fits into a line, or ``least`` if that is more."""
+    words = (len(word) for text in texts for word in text.split())
+    return max((length for length in words if least < length <= room), default=least)
 
 
 def _listed(table: Table, room: int) -> RenderableType:
     """Return the rows of a table below each other: the first cell, then every other with its name.
 
-    The others stand in a column if they are few, else side by side.
+    The others stand in a column if they are few and several of them long, else side by side.
     """
     names = table.columns[1:]
-    indent = max(map(len, names)) if len(names) <= _FEW else 0
+    long = sum(any(len(cell_text(row[i])) > _FOLDED for row in table.rows) for i in range(1, len(names) + 1))
+    indent = max(map(len, names)) if len(names) <= _FEW and long > 1 else 0
     lines: list[RichText] = []
     for row in table.rows:
         first = f"{table.columns[0]} " if is_numeric(table, 0) else ""
@@ -158,12 +164,12 @@ def _pieces(grid: Grid, room: int) -> list[Grid]:
 def _gap(grid: Grid, room: int) -> int:
     """Return how many spaces a cell has besides its text: 2, or 1 where only so it fits, or 0 where not."""
     columns = len(grid_names(grid)[1])
-    return next((gap for gap in (2, 1) if _left(grid) + columns * (_widest(grid) + gap) <= room), 0)
+    return next((gap for gap in (2, 1) if _left(grid, gap) + columns * (_widest(grid) + gap) <= room), 0)
 
 
-def _left(grid: Grid) -> int:
-    """Return the width of the names of the rows, with the spaces around them."""
-    return 2 + max((len(name) for name in grid_names(grid)[0]), default=0)
+def _left(grid: Grid, gap: int = 2) -> int:
+    """Return the width of the names of the rows, a space behind them, and one before if there is room."""
+    return gap + max((len(name) for name in grid_names(grid)[0]), default=0)
 
 
 def _widest(grid: Grid) -> int:
@@ -175,13 +181,14 @@ def _widest(grid: Grid) -> int:
 def _grid(grid: Grid, room: int) -> RenderableType:
     """Return a matrix whose cells stand on the colour of what they belong to."""
     row_names, column_names = grid_names(grid)
-    width, left = _widest(grid) + (_gap(grid, room) or 2), _left(grid)
+    gap = _gap(grid, room) or 2
+    width, left = _widest(grid) + gap, _left(grid, gap)
     head = "".join(name.center(width) for name in column_names)
     lines = [RichText(" " * left + head, style="dim")]
     for row, (name, cells, colours) in enumerate(zip(row_names, grid.cells, grid.colours, strict=True)):
         shown = (f"[{text}]" if (row, col) == grid.marked else text for col, text in enumerate(cells))
         painted = (_painted(text.center(width), number) for text, number in zip(shown, colours, strict=True))
-        lines.append(RichText.assemble((f" {name:>{left - 2}} ", "dim"), *painted))
+        lines.append(RichText.assemble((f"{name:>{left - 1}} ", "dim"), *painted))
     return Group(*lines)
 
 

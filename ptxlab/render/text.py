@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ptxlab.isa.threads import thread
 from ptxlab.render.blocks import Block, Cell, Grid, Table, Text
 
 
@@ -43,6 +44,14 @@ def lane_of(table: Table, row: int) -> int | None:
         return None
     cell = table.rows[row][table.columns.index("lane")]
     return cell if isinstance(cell, int) and not isinstance(cell, bool) else None
+
+
+def thread_of(table: Table, row: int) -> str | None:
+    """Return the name of the thread that a row is about, as pictures name it, or None."""
+    if lane_of(table, row) is None:
+        return None
+    numbers = zip(table.columns, table.rows[row], strict=True)
+    return thread({name: cell for name, cell in numbers if isinstance(cell, int)})
 
 
 def grid_names(grid: Grid) -> tuple[list[str], list[str]]:

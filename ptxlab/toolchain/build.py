@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.assets import include_folder
+from ptxlab.assets import host_headers_folder, include_folder
 from ptxlab.errors import MissingError, ToolError, UsageError
 from ptxlab.files import is_file
 from ptxlab.toolchain import cache
@@ -25,6 +26,7 @@ _CUBIN, _PTX, _LOG = "kernel.cubin", "kernel.ptx", "log.txt"
 _TOLD = "Compiling entry function"
 """What ptxas -v says of each kernel before all else."""
 _FOR_PTXAS = "--ptxas-options="
+_DRIVER_HEADER = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](?:cuda|cudaTypedefs)\.h[>"]', re.MULTILINE)
 SUFFIXES = (".cu", ".ptx", ".cubin")
 
 
@@ -103,6 +105,8 @@ def build_cuda(
     path = Path(name).absolute()
     own_dirs = list(dict.fromkeys([*include_dirs, include_folder()]))
     cuda_dirs = cuda_include_folders()
+    if _DRIVER_HEADER.search(source):  # a TMA kernel takes its CUtensorMap
+        own_dirs.insert(0, host_headers_folder())
     flags = [f"-arch={parse_arch(arch)}", "-lineinfo", "--ptxas-options=-v"]
     flags += [] if any(option.startswith(("-std", "--std")) for option in options) else ["-std=c++20"]
     flags += [*options, *(f"-I{folder}" for folder in [*own_dirs, *cuda_dirs])]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,33 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     """``--svg /dev/null`` must not turn /dev/null into a file."""
     write_whole(Path(os.devnull), "text")
     assert not Path(os.devnull).is_file()
+
+
+WAITS_FOR_A_TOOL = """
+import sys
+from pathlib import Path
+import ptxlab.cli.main
+from ptxlab.toolchain.tools import run_tool
+ptxlab.cli.main.run = lambda _: run_tool(Path("/bin/sh"), ["-c", "echo $$ >pid; exec sleep 60"], timeout=99)
+from ptxlab.__main__ import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal to one process there")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_command_that_is_ended_leaves_no_tool_behind(tmp_path: Path, name: str) -> None:
+    """As ``timeout`` and a closing terminal do it; a profiler that goes on would lock the counters."""
+    number = getattr(signal, name)
+    environment = {**os.environ, "PYTHONPATH": str(Path(ptxlab.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS_FOR_A_TOOL], env=environment, cwd=tmp_path, stderr=subprocess.PIPE
+    ) as process:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=20)
+    assert (process.returncode, told) == (128 + number, b"")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(int((tmp_path / "pid").read_text()), 0)

@@ -1,5 +1,6 @@
 """The README tells the truth: its commands run, its output is real, its numbers are the program's."""
 
+import doctest
 import re
 import shlex
 from pathlib import Path
@@ -50,6 +51,20 @@ def _measures(argv: list[str]) -> bool:
     return argv[0] == "gemm" and not {"--explain", "--list"} & set(argv)
 
 
+def questions() -> list[list[str]]:
+    """Return the commands that answer the questions of the table."""
+    lines = re.findall(r"^\|[^|]+\| `(ptxlab [^`]+)` \|$", TEXT, re.MULTILINE)
+    return [shlex.split(line)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("argv", questions(), ids=" ".join)
+def test_the_commands_of_the_questions_answer(run_cli: Any, argv: list[str]) -> None:
+    """With an answer, or with what is wrong: a finding, or a refusal that names the legal set."""
+    done = run_cli(*argv)
+    assert done.returncode in (ExitCode.OK, ExitCode.CHECK_FAILED, ExitCode.USAGE), done.stderr
+    assert done.returncode != ExitCode.USAGE or "legal: multiples of 16 B" in done.stderr
+
+
 def test_there_are_commands_to_run() -> None:
     """Five to begin with, and those of the section on probes."""
     assert len(commands()) >= 8
@@ -63,6 +78,19 @@ def test_the_output_is_real(run_cli: Any, block: str) -> None:
     printed = run_cli(*argv).stdout.splitlines()
     for line in shown:
         assert line == "…" or line in printed, line
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_the_python_is_true(block: str) -> None:
+    """Every example, typed as it stands, answers what it says."""
+    examples = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
+    assert len(examples.examples) >= 5
+    assert doctest.DocTestRunner().run(examples).failed == 0
+
+
+def test_there_are_examples_in_python() -> None:
+    """For those who work in notebooks."""
+    assert blocks("python")
 
 
 def test_the_two_lines_of_the_set_up_are_there() -> None:

@@ -1,4 +1,4 @@
-"""Outputs that are counters of launches: read in one run of ncu, missing without one."""
+"""Outputs that are counters of launches: read in a run of ncu for each set of them, missing without ncu."""
 
 from __future__ import annotations
 
@@ -17,44 +17,49 @@ from ptxlab.experiments.probe import Probe
 from ptxlab.toolchain import ncu
 
 LAUNCH = Launch("unit", "k", (1, 1, 1), (32, 1, 1), ())
-JOBS = [Job({}, (), (LAUNCH, LAUNCH)), Job({}, (), (LAUNCH,))]
-WANTED = [{"wavefronts": "a.sum"}, {"wavefronts": "a.sum", "conflicts": "b.sum"}]
+JOBS = [Job({}, (), (LAUNCH, LAUNCH)), Job({}, (), (LAUNCH,)), Job({}, (), (LAUNCH,))]
+WANTED = [{"wavefronts": "a.sum"}, {"wavefronts": "a.sum", "conflicts": "b.sum"}, {"wavefronts": "a.sum"}]
+
+
+Runs = dict[tuple[str, ...], list[dict[str, Any]]]
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What ncu finds; the list may be changed."""
-    found = [{"metrics": {"a.sum": 10.0 * n, "b.sum": float(n)}} for n in range(3)]
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """What ncu finds when it is asked for these metrics; the lists may be changed."""
+    found: Runs = {
+        ("a.sum",): [{"metrics": {"a.sum": 10.0 * n}} for n in range(3)],
+        ("a.sum", "b.sum"): [{"metrics": {"a.sum": 7.0, "b.sum": 2.0}}],
+    }
 
     def collect(tool: Any, request: ncu.Request, report: Path) -> ncu.Outcome:
         del tool, report
-        assert request.metrics == ("a.sum", "b.sum")
         assert request.kernel == "regex:^(k)$"
-        return ncu.Outcome(found, (), None)
+        return ncu.Outcome(found[tuple(request.metrics)], (), None)
 
     monkeypatch.setattr(ncu, "collect", collect)
     monkeypatch.setattr(ncu, "find_ncu", lambda: None)
     return found
 
 
-def test_each_job_gets_the_counters_of_its_own_launches(launches: list[dict[str, Any]]) -> None:
-    """In the order in which they were launched."""
-    assert launches
-    first, second = counted(JOBS, WANTED, 0)
-    assert {name: values.tolist() for name, values in first.items()} == {"wavefronts": [0, 10]}
-    assert {name: values.tolist() for name, values in second.items()} == {
-        "wavefronts": [20],
-        "conflicts": [2],
-    }
-    assert first["wavefronts"].dtype == np.uint64
+def test_each_job_gets_the_counters_of_its_own_launches(runs: Runs) -> None:
+    """In the order in which they were launched; and none is asked for what it does not want."""
+    assert runs
+    found = counted(JOBS, WANTED, 0)
+    assert [{name: values.tolist() for name, values in each.items()} for each in found] == [
+        {"wavefronts": [0, 10]},
+        {"wavefronts": [7], "conflicts": [2]},
+        {"wavefronts": [20]},
+    ]
+    assert found[0]["wavefronts"].dtype == np.uint64
 
 
-def test_a_launch_or_a_value_that_is_missing_is_told(launches: list[dict[str, Any]]) -> None:
+def test_a_launch_or_a_value_that_is_missing_is_told(runs: Runs) -> None:
     """Nothing is filled up with zeros."""
-    launches[1]["metrics"]["a.sum"] = None
+    runs["a.sum",][1]["metrics"]["a.sum"] = None
     with pytest.raises(MissingError, match=r"could not read the counter a\.sum"):
         counted(JOBS, WANTED, 0)
-    launches.pop()
+    runs["a.sum",].pop()
     with pytest.raises(ToolError, match="profiled 2 of 3 launches"):
         counted(JOBS, WANTED, 0)
 

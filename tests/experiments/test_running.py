@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.errors import MissingError
+from ptxlab.device.job import DeviceInfo
+from ptxlab.device.presence import has_driver
+from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments import recording, registry, runner
-from ptxlab.experiments.probe import Arrays, Probe
+from ptxlab.experiments.catalogue import probe_record
+from ptxlab.experiments.probe import Arrays, Probe, usual_arch
 from ptxlab.experiments.unit import kernel_name
 
 
@@ -138,6 +142,41 @@ def test_what_another_chip_has_shown_is_said() -> None:
     for params in ({}, {"perm_b": "1,0"}):  # recorded; and the same kernel with other data
         record, _ = runner.run_probe(probe, probe.case("sm_90a", **params), MODEL)
         assert record.result["unproven"] == ""
+
+
+def test_other_options_than_those_recorded_are_no_other_chip() -> None:
+    """An H200 ran this probe, and not this point: said so, and once."""
+    probe = registry.find_probe("setmaxnreg")
+    record, _ = runner.run_probe(probe, probe.case("sm_90a", dec=40, inc=240), MODEL)
+    told = record.result["unproven"]
+    assert told.startswith(
+        "Not proven on silicon with these options, which no recording has; NVIDIA H200 ran "
+    )
+    assert "not run on this chip" not in str(record.skipped)
+
+
+def test_without_a_name_and_a_device_a_probe_chooses_its_architecture(run_here: Any) -> None:
+    """The usual one where that has it, else the first that has."""
+    names = ("mma", "tcgen05", "clusterlaunchcontrol")
+    usual = {name: usual_arch(registry.find_probe(name)) for name in names}
+    assert usual == {"mma": "sm_90a", "tcgen05": "sm_100a", "clusterlaunchcontrol": "sm_100a"}
+    if has_driver():
+        pytest.skip("a device chooses here")
+    done = run_here("probe", "clusterlaunchcontrol", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["arch"] == "sm_100a"
+    assert run_here("probe", "clusterlaunchcontrol", "--arch", "sm_90a").returncode == 2
+
+
+def test_what_a_probe_leaves_to_the_model_is_not_launched_nor_recorded() -> None:
+    """Too large to be copied to a device, or no kernel at all: the reason is told."""
+    probe = registry.find_probe("tma")
+    params: dict[str, Any] = {"shape": "65536x65536"}
+    record, _ = runner.run_probe(probe, probe.case("sm_90a", **params), MODEL)
+    assert any("this probe copies up to" in skip["reason"] for skip in record.skipped)
+    lab = replace(MODEL, device=DeviceInfo(**dict.fromkeys(DeviceInfo.__annotations__, 0)))
+    with pytest.raises(UsageError, match="nothing to record: a tensor of 8589934592 B"):
+        probe_record(probe, params, lab, lane=None, keep=True)
 
 
 def test_recording_needs_a_device(probe: Probe) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,119 @@ def test_a_swizzle_that_tears_what_is_read_is_refused() -> None:
         check_record("1,0,5", "16x32", "f16", ["mma.A"], "row")
 
 
+def test_a_scalar_is_not_torn_by_what_keeps_it_whole() -> None:
+    """Halves down a column may be moved one by one; a fragment's 32-bit loads may not."""
+    assert check_record("5,1,5", "32x64", "f16", ["column"], "row").exit_code == 0
+    assert check_record("1,0,5", "32x64", "f16", ["column"], "row").exit_code == 1
+    with pytest.raises(UsageError, match=r"tears the 16 bytes that ldmatrix.x4 moves"):
+        check_record("1,0,5", "32x64", "f16", ["column", "ldmatrix.x4"], "row")
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "e4m3"])
+@pytest.mark.parametrize("extent", ["24x16", "32x31", "128x65", "12x80", "33x48", "32x128", "40x12"])
+def test_padding_is_the_least(extent: str, dtype: str) -> None:
+    """Against a loop that anyone can read: words of each bank, of 32 elements down the columns at a time."""
+    rows, columns = map(int, extent.split("x"))
+    size = {"f32": 4, "f16": 2, "e4m3": 1}[dtype]
+    elements = [(row, column) for column in range(columns) for row in range(rows)]
+
+    def clean(padding: int) -> bool:
+        words = [(row * (columns * size + padding) + column * size) // 4 for row, column in elements]
+        warps = [set(words[first : first + 32]) for first in range(0, len(words), 32)]
+        return all(len({word % 32 for word in warp}) == len(warp) for warp in warps)
+
+    least = next((padding for padding in range(0, 129, size) if clean(padding)), None)
+    assert pad_record(extent, dtype, "column", "", "row").result["padding"] == least
+
+
+@pytest.mark.parametrize(
+    ("extent", "dtype", "padding"),
+    [("32x31", "f16", 6), ("128x65", "f16", 2), ("12x80", "e4m3", 1), ("32x32", "f32", 4)],
+)
+def test_padding_is_counted_in_elements(extent: str, dtype: str, padding: int) -> None:
+    """A lane that moves less than a word needs no address that is a multiple of a word."""
+    found = pad_record(extent, dtype, "column", "row", "row").result
+    assert found["padding"] == padding
+    assert [row["bytes"] for row in found["tried"]][1] == found["padding"] // found["padding_elements"]
+
+
+def test_padding_must_fit_shared_memory() -> None:
+    """896x64 floats would need 232960 bytes, and a block has 232448; 864 rows fit."""
+    for found in (
+        solve_record("896x64", "f32", ["column"], "row"),
+        pad_record("896x64", "f32", "column", "row", "row"),
+    ):
+        assert (found.result["padding"], found.exit_code) == (None, 1)
+        assert "the tile has 232960 bytes, and a block may have 232448" in found.result["conclusion"]
+    assert pad_record("864x64", "f32", "column", "row", "row").result["padding"] == 4
+
+
+def test_the_reason_for_no_padding_is_who_meets() -> None:
+    """A warp that wraps into the next column; or accesses that each want another padding."""
+    wraps = solve_record("908x64", "f32", ["column"], "row").result
+    assert (wraps["swizzle"], wraps["padding"]) == (None, None)
+    assert (
+        "2 different words of bank 1 in one phase of a warp that goes on in the next column"
+        in (wraps["conclusion"])
+    )
+    both = pad_record("32x16", "f32", "(l%32, l//32)", "row", "row").result["conclusion"]
+    assert "brings lanes of another together" in both
+    alone = pad_record("908x64", "f32", "column", "row", "row").result["conclusion"]
+    assert "a warp that goes on in the next column" in alone
+
+
+@pytest.mark.parametrize(
+    ("swizzle", "extent", "access"),
+    [("128B", "64x16", "wgmma"), ("128B", "64x16", "tma"), ("64B", "64x16", "tma"), ("128B", "64x128", "tma"),
+     ("32B", "64x64", "wgmma")],
+)  # fmt: skip
+def test_rows_of_a_box_are_as_long_as_the_span(swizzle: str, extent: str, access: str) -> None:
+    """TMA puts shorter rows a span apart, and longer ones are several boxes."""
+    with pytest.raises(UsageError, match=r"none that TMA and wgmma have for rows of \d+ bytes"):
+        check_record(swizzle, extent, "f16", ["ldmatrix.x4", access], "row")
+    assert solve_record("64x16", "f16", ["ldmatrix.x4", access], "row").result["tma_mode"] == "32B"
+
+
+@pytest.mark.parametrize(
+    ("extent", "order", "accesses", "panels"),
+    [("64x128", "row", ["wgmma"], (2, "64x64", "128B")),
+     ("64x128", "row", ["ldmatrix.x4", "tma"], (2, "64x64", "128B")),
+     ("128x64", "column", ["wgmma"], (2, "64x64", "128B")),
+     ("64x48", "row", ["ldmatrix.x4", "tma"], (3, "64x16", "32B")),
+     ("64x32", "row", ["column", "tma"], None)],
+)  # fmt: skip
+def test_a_wide_tile_is_cut_into_panels(
+    extent: str, order: str, accesses: list[str], panels: tuple[int, str, str] | None
+) -> None:
+    """Boxes as wide as a mode, side by side, which the mode then cleans."""
+    found = solve_record(extent, "f16", accesses, order).result
+    assert found["swizzle"] is None
+    assert (tuple(found["panels"].values()) if found["panels"] else None) == panels
+    if panels:
+        told = f"as {panels[0]} panels of {panels[1]} side by side, in boxes of the mode {panels[2]}"
+        assert told in found["conclusion"]
+        cut = solve_record(panels[1], "f16", accesses, order).result
+        assert cut["tma_mode"] == panels[2]
+
+
+def test_what_is_summed_is_said() -> None:
+    """An expression may leave elements out; with all warps it may use each once."""
+    for how, whole in (
+        ("column", True), ("ldmatrix.x4", True), ("mma.A", True), ("cp.async.16", True), ("wgmma", True),
+        ("(lane, 0)", False), ("(lane, warp)", True), ("(lane, warp // 2)", False),
+    ):  # fmt: skip
+        found = check_record("none", "32x32", "f16", [how], "row").result
+        assert found["whole_tile"] == whole
+
+
+def test_only_a_whole_tile_is_called_so(run_here: Any) -> None:
+    """What a person reads."""
+    one = run_here("swizzle", "check", "none", "--tile", "32x33", "--access", "(lane,0)").stdout
+    assert "Summed over 1 warp instruction." in one
+    all_of_them = run_here("swizzle", "check", "none", "--tile", "32x32", "--access", "(warp, lane)").stdout
+    assert "Summed over 32 warp instructions, which use the whole tile once." in all_of_them
+
+
 def test_where_no_swizzle_of_vectors_helps_padding_is_the_answer() -> None:
     """Down a column of 32x32 f32: 128B leaves 4-way conflicts, a row of 33 none, nor does <5,0,5>."""
     given = check_record("128B", "32x32", "f32", ["column"], "row").result
@@ -85,14 +199,24 @@ def test_one_swizzle_in_several_units() -> None:
         "bits": (3, 7, 3), "bytes": (3, 4, 3),
     }  # fmt: skip
     assert convert_record("3,7,3", "f16", "bits").result["swizzle_bytes"] == [3, 4, 3]
-    with pytest.raises(UsageError, match="splits a 32-bit element"):
+    with pytest.raises(
+        UsageError, match=r"swizzle 1,0,3 of f16 moves 2 bytes .* splits a 32-bit element, f32"
+    ):
         convert_record("1,0,3", "f16,f32", "f16")
+    with pytest.raises(UsageError, match=r"swizzle 3,0,3 of f16 .* legal: types of at most 16 bits"):
+        convert_record("3,0,3", "f32", "f16")
+    with pytest.raises(UsageError, match="<3,0,3> of 1-bit elements splits an 8-bit element"):
+        convert_record("3,0,3", "b1", "")
 
 
 def test_a_tile_smaller_than_a_period_is_refused() -> None:
     """8x128 bits are 128 bytes, and <3,7,3> of bits repeats every 1024."""
-    with pytest.raises(UsageError, match=r"128 bytes is smaller than one period .* 1024 bytes"):
+    with pytest.raises(UsageError, match=r"tile '8x128' of 128 bytes is smaller than .* 1024 bytes"):
         check_record("3,7,3", "8x128", "b1", ["ldmatrix.x4"], "row")
+    with pytest.raises(UsageError, match="nothing in it would move; legal: a tile of more than 128 bytes"):
+        check_record("128B", "1x64", "f16", ["row"], "row")
+    part = check_record("128B", "4x64", "f16", ["row"], "row").result["conclusion"]
+    assert part.endswith("The tile of 512 bytes is only part of a period, which is 1024.")
 
 
 @pytest.mark.parametrize(("columns", "conflicts"), [(16, 4), (32, 24), (64, 112)])
@@ -173,6 +297,18 @@ def test_solving_takes_a_second(extent: str, how: str) -> None:
     assert time.perf_counter() - start < 4 * 1.0
 
 
+@pytest.mark.parametrize(
+    ("extent", "dtype", "how"),
+    [("256x256", "f16", "(warp // 8, warp % 8 * 32 + lane)"), ("256x256", "e4m3", "column"),
+     ("250x255", "u8", "column"), ("256x256", "f16", "wgmma")],
+)  # fmt: skip
+def test_solving_hard_tiles_takes_a_second(extent: str, dtype: str, how: str) -> None:
+    """Expressions of each lane, bytes down a column, and tiles that neither swizzle nor padding cleans."""
+    start = time.perf_counter()
+    solve_record(extent, dtype, [how], "row")
+    assert time.perf_counter() - start < 4 * 1.0
+
+
 def test_faults_name_their_place() -> None:
     """The column in the text, and the legal words."""
     for tile, how, words in (
@@ -200,3 +336,29 @@ def test_bad_questions_name_the_legal_ones(tile: str, dtype: str, how: str, orde
     """One line, with the value and what would be legal."""
     with pytest.raises(UsageError, match=words):
         solve_record(tile, dtype, [how], order)
+
+
+@pytest.mark.parametrize("text", ["3,3,3", "<3,3,3>", "Sw<3,3,3>", "Swizzle<3,3,3>"])
+def test_a_swizzle_may_be_typed_as_it_is_printed(text: str) -> None:
+    """With the name in front, or without."""
+    assert check_record(text, "16x64", "f16", ["ldmatrix.x4"], "row").result["swizzle_bytes"] == [3, 4, 3]
+
+
+def test_answers_name_the_unit_of_a_swizzle() -> None:
+    """And say so where another unit would make it a mode of TMA."""
+    told = check_record("3,4,3", "16x64", "f16", ["ldmatrix.x4"], "row").result["conclusion"]
+    assert "Swizzle<3,4,3> of f16 elements takes" in told
+    assert "of bytes they would be the mode 128B, which is <3,3,3> of f16" in told
+    assert "of bytes they would be the mode 128B" in convert_record("3,4,3", "f16", "").result["conclusion"]
+    assert "they would be" not in convert_record("3,3,3", "f16", "").result["conclusion"]
+    assert "they would be" not in convert_record("2,2,3", "f16", "").result["conclusion"]
+
+
+def test_the_pictures_are_before_and_after() -> None:
+    """The tile by bank, then the instruction that conflicts most: 32 wavefronts become 4."""
+    tile, swizzled, before, after = solve_record("16x64", "f16", ["ldmatrix.x4"], "row").result["pictures"]
+    assert {line[0] for line in tile["cells"]} == {"0"}
+    assert [line[0] for line in swizzled["cells"][:8]] == ["0", "4", "8", "12", "16", "20", "24", "28"]
+    assert (len(before["cells"]), len(after["cells"])) == (32, 4)
+    assert all(all(line) for line in after["cells"])
+    assert len(solve_record("16x8", "f16", ["row"], "row").result["pictures"]) == 2

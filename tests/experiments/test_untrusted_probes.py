@@ -120,6 +120,7 @@ SAID = [
      "complete() leaves"),
     (REPORT, 'return {"notes": "one"}', "has 'one' as 'notes'; legal: a list of text"),
     (REPORT, 'return {"titles": {"a": 1}}', "as 'titles'; legal: a dict of name -> text"),
+    (REPORT, 'return {"minor": [1]}', "as 'minor'; legal: a list of names of columns"),
     (REPORT, 'return {"shown": ["that"]}', "has ['that'] as 'shown'; legal: a list of names in the result"),
     (REPORT, 'return {"pictures": [{"title": "t"}]}', "has a picture that is none"),
     (REPORT, PICTURE.format('"a"', "0"), "row_names, column_names, row by row"),

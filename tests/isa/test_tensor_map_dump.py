@@ -38,6 +38,36 @@ def test_the_null_address_is_all_that_is_wrong_with_it() -> None:
     assert problem.startswith("globalAddress=0x0 is null")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        DUMP.replace("\n", "\r\n"),
+        "".join(f"[rank0] {line}\n" for line in DUMP.splitlines()),
+        "".join(f"3: {line}\n" for line in DUMP.splitlines()),
+        DUMP.replace("gmem_address   0", "gmem_address   (nil)"),
+        DUMP.replace("(1024,1024,1,1,1)", "(1024, 1024, 1, 1, 1)"),
+    ],
+)
+def test_a_dump_is_read_however_it_came_here(text: str) -> None:
+    """Line ends of Windows, prefixes of launchers, a null pointer as glibc prints it, blanks in lists."""
+    assert maps_of(text.encode()) == [MAP]
+
+
+@pytest.mark.parametrize("rank", [0, 6, 9])
+def test_a_rank_that_no_map_has_is_refused(rank: int) -> None:
+    """The lists have five numbers whatever the rank is."""
+    with pytest.raises(UsageError, match=f"tensorRank={rank}; legal: 1 to 5"):
+        maps_of(DUMP.replace("dim            3", f"dim            {rank}").encode())
+
+
+def test_raw_columns_have_three_dimensions_or_more() -> None:
+    """Bit 0 of word 1 says im2col, bits 4 to 6 the rank."""
+    data = bytearray(MAP.encode())
+    data[8] = 1 | 1 << 4
+    with pytest.raises(UsageError, match="tensorRank=2 of an im2col map; legal: 3 to 5"):
+        maps_of(bytes(data))
+
+
 def test_a_dump_repeated_is_one_map() -> None:
     """Programs try again and print the same; another one beside it is told apart."""
     other = DUMP.replace("(64,128,1,1,1)", "(64,64,1,1,1)")

@@ -35,14 +35,23 @@ def test_every_element_is_held_as_often_as_said(form: WmmaForm, operand: str) ->
 
 @pytest.mark.parametrize(("form", "operand"), FRAGMENTS)
 def test_printed_formulas_are_the_map(form: WmmaForm, operand: str) -> None:
-    """Each printed formula, evaluated, gives the map in both directions; of copies the first register."""
+    """Each printed formula, evaluated, gives the map in both directions, every copy of an element too."""
     where = register_map(form, operand)
     apart = form.registers(operand) // form.copies(operand)
     names = {"lane": where.lane, "register": where.register, "slot": where.slot, **where.place}
+    names["copy"] = where.register // apart
     for name, expression in formulas(form, operand).items():
         value = eval(expression, {}, names)  # noqa: S307 - own text
-        want = names[name] % apart if name == "register" else names[name]
-        assert np.all(value == want), (name, expression)
+        assert np.all(value == names[name]), (name, expression)
+
+
+def test_the_inverse_finds_every_register_that_holds_an_element() -> None:
+    """A[0, 0] of m8n32k16 lies in register 0 of lane 0 and, as its copies, in 2, 4 and 6."""
+    found = formulas(WmmaForm(8, 32, 16, "f16", "f32"), "A")
+    held = register_map(WmmaForm(8, 32, 16, "f16", "f32"), "A").entries()
+    places = {each["register"] for each in held if (each["row"], each["col"]) == (0, 0)}
+    inverse = {eval(found["register"], {}, {"row": 0, "col": 0, "copy": copy}) for copy in range(4)}  # noqa: S307
+    assert inverse == places == {0, 2, 4, 6}
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "s8", "u8"])

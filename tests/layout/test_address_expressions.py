@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxlab.errors import UsageError
-from ptxlab.layout.address import evaluate, lane_addresses
+from ptxlab.layout.address import coordinates, evaluate, lane_addresses
 
 OPERATORS = ("+", "-", "*", "//", "%", "&", "|", "^")
 
@@ -46,9 +47,55 @@ def test_everything_else_is_refused(text: str) -> None:
     assert "legal: integers, lane, warp" in caught.value.message
 
 
+@given(expressions(), expressions())
+def test_all_lanes_at_once_are_the_same_as_one_by_one(row: str, column: str) -> None:
+    """Arrays of lanes and warps give what each lane gives on its own."""
+    warp, lane = np.divmod(np.arange(64), 32)
+    apart = [{"lane": int(at), "warp": int(of)} for of, at in zip(warp, lane, strict=True)]
+    try:
+        meant = [(evaluate(row, names), evaluate(column, names)) for names in apart]
+    except UsageError:
+        with pytest.raises(UsageError):
+            coordinates(f"({row}, {column})", {"lane": lane, "warp": warp})
+    else:
+        found = coordinates(f"({row}, {column})", {"lane": lane, "warp": warp})
+        assert list(zip(*(each.tolist() for each in found), strict=True)) == meant
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 5, -(1 << 20), 1 << 48])
+@pytest.mark.parametrize("by", [0, 1, 28, 48, 63, 64])
+def test_shifts_are_pythons(value: int, by: int) -> None:
+    """Far ones too, as long as the value stays below 2**48."""
+    assert evaluate("lane >> warp", {"lane": value, "warp": by}) == value >> by
+    if abs(value << by) > 1 << 48:
+        with pytest.raises(UsageError, match="grows past"):
+            evaluate("lane << warp", {"lane": value, "warp": by})
+    else:
+        assert evaluate("lane << warp", {"lane": value, "warp": by}) == value << by
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [("lane*", 6), ("lane * ", 7), ("  lane*", 8), ("", 1), ("(lane", 1), ("lane 4", 6), ("lane$4", 5),
+     ("lane*\nfoo", 7), ("(lane +\n foo)", 10), ("lane + 4 / 2", 8)],
+)  # fmt: skip
+def test_the_column_is_where_it_goes_wrong(text: str, column: int) -> None:
+    """Behind the last character where something is missing, and counted through line breaks."""
+    with pytest.raises(UsageError, match=f"column {column}: "):
+        evaluate(text, {"lane": 1, "warp": 0})
+
+
 @pytest.mark.parametrize(
     "text",
-    ["1 << 60", "9 << 999999999", "lane * 99999999999999999999", "(" * 400 + "1" + ")" * 400],
+    [
+        "1 << 60",
+        "9 << 999999999",
+        "lane * 99999999999999999999",
+        "(lane << 40) * (lane << 40)",
+        "(lane << 47) * (lane << 17)",
+        "3 << lane + 63",
+        "(" * 400 + "1" + ")" * 400,
+    ],
 )
 def test_nothing_grows_without_end(text: str) -> None:
     """Values, shifts and nesting are bounded, so that no expression takes time or memory."""
@@ -63,3 +110,10 @@ def test_lanes_are_named() -> None:
         lane_addresses("lane * 8", alignment=16)
     with pytest.raises(UsageError, match="gives lane 0 the address -16, which is negative"):
         lane_addresses("lane * 16 - 16", alignment=16)
+    with pytest.raises(UsageError, match="gives lane 7 the address -96, which is negative"):
+        lane_addresses("(lane == 7) * -96", alignment=16, lanes=[3, 7])
+
+
+def test_other_lanes_are_not_asked() -> None:
+    """Their address may be negative, misaligned, or divided by zero."""
+    assert lane_addresses("64 // (lane - 3) * 16 - 16", alignment=16, lanes=[5, 4]) == [496, 1008]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,6 +203,71 @@ def test_a_composition_that_does_not_exist_says_why(outer: Layout, inner: Layout
         algebra.composition(outer, inner)
 
 
+@pytest.mark.parametrize(
+    ("outer", "inner", "result"),
+    [
+        (Layout(10, 1), Layout(3, 3), "3:3"),
+        (Layout((4, 10), (1, 8)), Layout((4, 3), (1, 12)), "(4,3):(1,24)"),
+        (Layout((2, 7), (1, 16)), Layout(3, 4), "3:32"),
+        (Layout((10, 4), (1, 100)), Layout(3, 3), "3:3"),
+    ],
+)
+def test_nothing_divides_the_mode_in_which_a_walk_ends(outer: Layout, inner: Layout, result: str) -> None:
+    """A walk that never leaves a mode has one stride there, whatever the sizes."""
+    assert str(algebra.composition(outer, inner)) == result
+
+
+@given(layouts(), st.integers(1, 12), st.integers(1, 12))
+def test_a_walk_exists_wherever_cute_has_it(outer: Layout, size: int, step: int) -> None:
+    """Divisibility is asked of every mode but the last, as in CuTe's composition of one mode."""
+    assume((size - 1) * step < outer.size)
+    modes = algebra.coalesce(outer).flat_modes()
+    rest, apart = size, step
+    for mode, _ in modes[:-1]:
+        assume(mode % apart == 0 or apart % mode == 0)
+        here = min(rest, -(-mode // apart))
+        assume(rest % here == 0)
+        rest, apart = rest // here, -(-apart // mode)
+    found = algebra.composition(outer, Layout(size, step))
+    assert found.offsets().tolist() == [outer(i * step) for i in range(size)]
+
+
+def test_tiles_that_do_not_divide_reach_past_the_end() -> None:
+    """The layout goes on as its last mode does: 10 values in pairs 3 apart are 12."""
+    assert str(algebra.logical_divide(Layout(10, 1), Layout(2, 3))) == "(2,(3,2)):(3,(1,6))"
+    assert str(algebra.logical_divide(Layout(10, 1), Layout(4, 1))) == "(4,3):(1,4)"
+    with pytest.raises(NoSuchLayoutError, match="ends at 9"):
+        algebra.logical_divide(Layout(10, 1), Layout(16, 1))
+
+
+def test_whole_numbers_of_any_kind_are_python_s() -> None:
+    """Lists become tuples and numpy's numbers Python's, in the layout and where it is called."""
+    shape: Any = [4, np.int64(8)]
+    rows = Layout(shape, (np.int32(8), 1))  # type: ignore[arg-type]
+    assert rows == Layout((4, 8), (8, 1))
+    assert str(rows) == "(4,8):(8,1)"
+    assert rows(np.int64(3)) == rows(3) == 24
+    assert rows([1, np.int64(2)]) == rows(1, 2) == 10
+    assert type(rows(np.int64(3))) is int
+    assert algebra.packed([4, [2, 2]]) == Layout((4, (2, 2)), (1, (4, 8)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["4", 4.0, None, (4, "8")])
+def test_what_is_no_whole_number_is_refused(wrong: object) -> None:
+    """As a shape, as a stride and as a coordinate."""
+    given: Any = wrong
+    for build in (lambda: Layout(given, 1), lambda: Layout(4, given), lambda: Layout(4, 1)(given)):
+        with pytest.raises(UsageError, match="neither a whole number nor a tuple of such"):
+            build()
+
+
+def test_offsets_beyond_any_memory_are_refused() -> None:
+    """Numpy's integers would wrap."""
+    for source in ("1048576:1099511627776", "(4,4):(1,-999999999999)", "9999999999999 o 4"):
+        with pytest.raises(UsageError, match=r"column 1: .* too large"):
+            parse_layout(source)
+
+
 def test_a_layout_that_overlaps_has_no_complement() -> None:
     """(4,8):(1,5) has gaps that no layout fills; 4:0 is not injective."""
     for layout in (Layout((4, 8), (1, 5)), Layout(4, 0)):
@@ -220,7 +286,8 @@ def test_a_swizzle_of_bytes_under_a_layout_of_halves() -> None:
 @pytest.mark.parametrize(
     ("source", "column"),
     [("(4,8:(1,4)", 5), ("(4,8):(1,x)", 10), ("(4,8):(1,4) x", 13), ("Sw<3,4 o 4", 8), ("", 1),
-     ("(4,0):(1,2)", 1), ("Sw<3,3,1> o 4:1", 3), ("Sw<3,4,3> o smem_ptr[7b] o 4", 22)],
+     ("(4,0):(1,2)", 1), ("Sw<3,3,1> o 4:1", 3), ("Sw<60,60,60> o 64:1", 3),
+     ("Sw<3,62,3> o 8:1", 3), ("Sw<3,4,3> o smem_ptr[7b] o 4", 22)],
 )  # fmt: skip
 def test_malformed_text_is_told_with_its_column(source: str, column: int) -> None:
     """Counted from 1, as editors do."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ptxlab.errors import UsageError
-from ptxlab.layout.banks import ACCESSES, OFF, Access, access, count, wavefronts
+from ptxlab.layout.banks import ACCESSES, OFF, Access, access, conflicts, count, wavefronts
 from ptxlab.layout.patterns import patterns
 
 LANES = range(32)
@@ -57,10 +60,9 @@ def test_bounds(name: str, slots: list[int]) -> None:
     """A phase takes one wavefront at least, one a lane at most, and joined phases one in all."""
     kind = access(name)
     found = wavefronts(kind, [slot * kind.bytes_per_lane for slot in slots])
-    assert [lane for group in found.groups for lane in group] == list(range(kind.lanes))
+    assert sorted(lane for group in found.groups for lane in group) == list(range(kind.lanes))
     assert all(1 <= phase <= kind.lanes_per_phase for phase in found.phases)
-    assert found.merged == (len(found.phases) < kind.ideal)
-    assert not found.merged or kind.joins
+    assert found.merged == (kind.joins and len(found.phases) < kind.ideal)
 
 
 @pytest.mark.parametrize("name", sorted(ACCESSES))
@@ -75,8 +77,38 @@ def test_many_at_once_are_the_same_as_one_by_one(name: str) -> None:
     assert count(kind, many).tolist() == one_by_one
 
 
+@pytest.mark.parametrize("name", [name for name, kind in ACCESSES.items() if not kind.by_line])
+def test_conflicts_are_those_of_the_phases(name: str) -> None:
+    """All above one wavefront a phase, lanes off and phases joined included; the array form agrees."""
+    kind = access(name)
+    many = patterns(kind, 200, seed=2)
+    for lanes, number in zip(many.tolist(), conflicts(kind, many).tolist(), strict=True):
+        found = wavefronts(kind, [None if each == OFF else each for each in lanes])
+        assert number == found.conflicts == sum(phase - 1 for phase in found.phases if phase)
+        assert found.least == found.wavefronts - found.conflicts
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses", "expected"),
+    [
+        ("128", [lane * 64 if lane < 8 else None for lane in LANES], (4, 4, 3)),  # one phase, 4-way
+        ("64", [lane * 128 if lane < 2 else None for lane in LANES], (2, 2, 1)),
+        ("128", [(lane >= 16) * (lane % 8) * (16 + 16 * (lane < 24)) for lane in LANES], (4, 4, 1)),
+        ("128", [lane * 16 if lane < 8 else None for lane in LANES], (1, 4, 0)),
+    ],
+)
+def test_a_phase_that_takes_none_makes_up_for_no_conflict(
+    name: str, addresses: list[int | None], expected: tuple[int, int, int]
+) -> None:
+    """(wavefronts, those of full warps, conflicts) where lanes are off, or two phases are joined."""
+    found = wavefronts(access(name), addresses)
+    assert (found.wavefronts, found.ideal, found.conflicts) == expected
+
+
 def plainly(kind: Access, lanes: list[int], size: int) -> int:
     """Count wavefronts as the words say it: the words of each bank, phase after phase."""
+    if kind.by_line:
+        return line_by_line(lanes)
     total = 0
     for first in range(0, kind.lanes, size):
         on = [address for address in lanes[first : first + size] if address != OFF]
@@ -84,6 +116,15 @@ def plainly(kind: Access, lanes: list[int], size: int) -> int:
         distinct = set(words) if kind.shares else words
         total += max([sum(word % 32 == bank for word in distinct) for bank in range(32)])
     return total
+
+
+def line_by_line(lanes: list[int]) -> int:
+    """Count the kinds of sectors in each line: whole, first half alone, second half alone."""
+    chunks = {address // 16 for address in lanes if address != OFF}
+    kinds = {
+        (sector // 4, 2 * sector in chunks, 2 * sector + 1 in chunks) for sector in {c // 2 for c in chunks}
+    }
+    return len(kinds)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in ACCESSES.items() if not kind.joins])
@@ -112,6 +153,41 @@ def test_loads_merge_below_the_floor_and_stores_do_not(
 ) -> None:
     """64-bit loads take 1 and 128-bit loads 2 wavefronts where neighbours read the same."""
     assert wavefronts(access(name), addresses).wavefronts == expected
+
+
+TILES: dict[
+    str, tuple[int, Callable[[Any, Any], Any]]
+] = {  # rows of 64 or 128 bytes: where chunk c of row r lies in shared memory
+    "64 plain": (64, lambda r, c: 64 * r + 16 * c),
+    "64 swizzled": (64, lambda r, c: 64 * r + 16 * (c ^ r // 2 % 4)),
+    "64 padded": (64, lambda r, c: 80 * r + 16 * c),
+    "128 plain": (128, lambda r, c: 128 * r + 16 * c),
+    "128 swizzled": (128, lambda r, c: 128 * r + 16 * (c ^ r)),
+    "128 padded": (128, lambda r, c: 144 * r + 16 * c),
+    "a column of 16 bytes": (128, lambda r, c: 128 * (8 * r + c)),
+}
+
+
+@pytest.mark.parametrize(
+    ("tile", "apart", "expected"),
+    [
+        ("64 plain", 64, 4), ("64 plain", 4096, 8), ("64 plain", 4160, 8),
+        ("64 swizzled", 64, 4), ("64 swizzled", 4096, 8), ("64 swizzled", 4160, 8),
+        ("64 padded", 64, 15), ("64 padded", 4096, 15), ("64 padded", 4160, 15),
+        ("128 plain", 64, 6), ("128 plain", 4096, 4), ("128 plain", 4160, 6),
+        ("128 swizzled", 64, 6), ("128 swizzled", 4096, 4), ("128 swizzled", 4160, 6),
+        ("128 padded", 64, 13), ("128 padded", 4096, 10), ("128 padded", 4160, 13),
+        ("a column of 16 bytes", 4096, 32),
+    ],
+)  # fmt: skip
+def test_rows_of_a_matrix_that_cp_async_copies(tile: str, apart: int, expected: int) -> None:
+    """Wavefronts of one cp.async.cg that an H200 counted (2026-11-30): a swizzle is free, padding is not.
+
+    ``apart`` is the distance of two rows in global memory, in bytes.
+    """
+    width, place = TILES[tile]
+    row, chunk = np.divmod(np.arange(32), width // 16)
+    assert count(access("cp.async.16"), place(row, chunk)[None], (apart * row + 16 * chunk)[None]) == expected
 
 
 @pytest.mark.parametrize("name", ["32", "64", "128", "st.128", "cp.async.16", "ldmatrix.x4"])

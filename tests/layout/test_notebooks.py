@@ -98,3 +98,40 @@ def test_a_picture_loads_what_draws_when_it_is_asked_for() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
     )
     assert done.stdout.split() == ["False", "False", "True"]
+
+
+def test_completion_finds_the_modules() -> None:
+    """What a person may type after the dot."""
+    assert {"mma", "wgmma", "ldmatrix"} <= set(dir(isa))
+    assert {"banks", "algebra", "Layout"} <= set(dir(layout))
+    for package in (isa, layout):
+        assert not {"find_spec", "import_module", "TYPE_CHECKING"} & set(dir(package))
+
+
+def test_a_trace_of_a_barrier_is_told_and_drawn() -> None:
+    """Step by step; where a count leaves its range it says so, and ends."""
+    trace = isa.mbarrier.run(isa.mbarrier.parse_trace("init 2; arrive; wait 0; arrive; wait 0"))
+    assert repr(trace).splitlines()[2:] == [
+        "step 3: 0 phases complete, parity 0, 1 pending, tx 0, the wait blocks",
+        "step 4: 1 phases complete, parity 1, 2 pending, tx 0",
+        "step 5: 1 phases complete, parity 1, 2 pending, tx 0, the wait passes",
+    ]
+    assert {"arrivals pending", "blocks", "passes"} <= set(texts(trace._repr_svg_()))
+    broken = isa.mbarrier.run(isa.mbarrier.parse_trace("init 1; arrive; arrive by 2"))
+    assert repr(broken).splitlines()[-1] == f"then {broken.broken}"
+
+
+def test_a_composed_layout_is_its_text() -> None:
+    """And the text makes the same one."""
+    tile = layout.parse_layout("Sw<3,4,3> o smem_ptr[16b] o (8,64):(64,1)")
+    assert repr(tile) == "parse_layout('Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)')"
+    assert eval(repr(tile), {"parse_layout": layout.parse_layout}) == tile  # noqa: S307 - what repr promises
+
+
+def test_an_operation_by_hand_is_told_and_drawn() -> None:
+    """Step by step as text; as a picture with its operands, its result and its steps."""
+    done = layout.explain("complement 4:2 24")
+    assert repr(done).splitlines()[0] == "complement 4:2 24"
+    assert repr(done).splitlines()[-1] == "complement of 4:2 and 24 is (2,3):(1,8)."
+    shown = texts(done._repr_svg_())
+    assert {"A = 4:2, 1 x 4", "R = (2,3):(1,8), 2 x 3", "by hand"} <= set(shown)

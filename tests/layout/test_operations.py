@@ -76,7 +76,7 @@ def test_the_steps_of_the_documentation_s_composition() -> None:
     ("source", "why", "steps"),
     [
         ("composition (4,6):(1,8) 4:3", "a step of 3 and a mode of 4: neither divides the other", 1),
-        ("logical_divide 10 4", "a step of 4 and a mode of 10: neither divides the other", 4),
+        ("logical_divide (10,2):(1,16) 4", "a step of 4 and a mode of 10: neither divides the other", 4),
         ("complement (4,8):(1,5) 100", "a stride of 5 does not lie beyond a block of 4", 2),
         ("composition (4,2):(1,10) (3,2):(1,2)", "together reach 4 in a mode of 4", 3),
         ("left_inverse 4:0", "a stride of 0", 0),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ptxlab.errors import UsageError
 from ptxlab.layout.banks import access
-from ptxlab.layout.solver import Pass, Traffic, candidates, least_padding, plain, solve
+from ptxlab.layout.solver import Pass, Traffic, candidates, fitting_mode, least_padding, plain, solve
 from ptxlab.layout.swizzle import MODES, Swizzle, parse_swizzle
 
 swizzles = st.builds(
@@ -52,11 +52,29 @@ def test_units(bits: int, elements: tuple[int, int, int]) -> None:
     assert parse_swizzle(",".join(map(str, elements)), bits) == Swizzle(*MODES["128B"])
 
 
-@pytest.mark.parametrize("text", ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3", "\u00b2,3,3", "9999,3,3"])
+@pytest.mark.parametrize(
+    "text",
+    ["3,3", "a,b,c", "256B", "", "3,3,3,3", "-1,3,3", "\u00b2,3,3", "9999,3,3", "<<<3,3,3>", "<3,3,3",
+     "3,3,3>", "Sw3,3,3", "Sw<3,3,3", "swizzle<3,3,3>"],
+)  # fmt: skip
 def test_nonsense_is_refused(text: str) -> None:
     """The refusal holds the modes."""
     with pytest.raises(UsageError, match="legal: none, 32B, 64B, 128B"):
         parse_swizzle(text, 16)
+
+
+@pytest.mark.parametrize("text", ["3,3,3", " 3, 3, 3 ", "<3,3,3>", "Sw<3,3,3>", "Swizzle<3,3,3>"])
+def test_the_tool_s_own_spellings_are_read(text: str) -> None:
+    """As answers and CuTe write them; brackets come in pairs."""
+    assert parse_swizzle(text, 16) == Swizzle(*MODES["128B"])
+
+
+@pytest.mark.parametrize("numbers", [(60, 60, 60), (3, 62, 3), (1, 3, 40)])
+def test_bits_that_no_offset_has_are_refused(numbers: tuple[int, int, int]) -> None:
+    """Numpy's integers would overflow; the largest legal sums are named."""
+    with pytest.raises(UsageError, match=r"legal: B \+ M and M \+ S up to 40"):
+        Swizzle(*numbers)
+    assert Swizzle(3, 30, 10)(np.array([1 << 40]))[0] == (1 << 40) + (1 << 30)
 
 
 def test_bits_must_not_overlap() -> None:
@@ -121,6 +139,40 @@ def test_the_tile_of_the_tutorials() -> None:
 def test_padding_of_one_vector() -> None:
     """One 16-byte vector after each row cleans a tile whose rows are a multiple of 128 bytes."""
     assert least_padding(ldmatrix_reads(64), 16) == 16
+
+
+def test_no_instruction_makes_up_for_another() -> None:
+    """Two loads of 64 bits whose phases are joined save two wavefronts, and a third has its conflicts."""
+    lane = np.arange(32)
+    joined, meeting = lane // 2 * 8, lane % 16 * 8 + lane % 16 // 15 * 8
+    loads = Pass(access("64"), np.stack([joined, joined, meeting]))
+    assert (loads.cost(plain), loads.ideal) == (1 + 1 + 4, 2 + 2 + 2)
+    assert loads.conflicts(plain).tolist() == [0, 0, 2]
+    assert not loads.is_clean(plain)
+    apart = Pass(access("128"), ((lane >= 16) * (lane % 8) * (16 + 16 * (lane < 24)))[None])
+    assert (apart.cost(plain), apart.ideal, apart.conflicts(plain).tolist()) == (4, 4, [1])
+    assert not apart.is_clean(plain)
+
+
+@pytest.mark.parametrize(("mode", "span"), [("32B", 32), ("64B", 64), ("128B", 128)])
+def test_rows_of_a_mode_are_as_long_as_its_span(mode: str, span: int) -> None:
+    """Wider rows do not fit its box, and narrower ones would lie a span apart."""
+    swizzle = Swizzle(*MODES[mode])
+    assert [row for row in range(16, 272, 16) if fitting_mode(swizzle, row) == mode] == [span]
+
+
+@pytest.mark.parametrize("mode", ["32B", "64B", "128B"])
+def test_panels_hold_the_tile(mode: str) -> None:
+    """Every byte once, a span of all rows in each panel, 16 bytes together, and swizzled inside it."""
+    tile = Traffic(12, 256, ())
+    span, size = int(mode.removesuffix("B")), tile.panel_bytes(mode)
+    assert size % Swizzle(*MODES[mode]).period == 0
+    placed = tile.panelled(mode)(np.arange(tile.nbytes))
+    assert len(np.unique(placed)) == tile.nbytes
+    for row, byte in ((0, 0), (5, 100), (11, 255), (8, 64)):
+        panel, inner = divmod(byte, span)
+        at = row * span + inner
+        assert placed[row * 256 + byte] == panel * size + Swizzle(*MODES[mode])(at)
 
 
 def test_candidates_keep_vectors_whole_and_inside() -> None:

@@ -147,7 +147,7 @@ def test_recasts_between_types() -> None:
         (lambda: tiling.upcast(Layout(6, 1), 4), "not whole elements"),
         (lambda: tiling.upcast(Layout(4, -1), 2), "negative stride"),
         (lambda: tiling.downcast(Layout(4, 2), 2), "stride 1"),
-        (lambda: tiling.logical_divide(Layout(10, 1), Layout(4, 1)), "neither divides"),
+        (lambda: tiling.logical_divide(Layout((10, 2), (1, 16)), Layout(4, 1)), "neither divides"),
     ],
 )
 def test_what_does_not_exist_says_why(asked: Callable[[], Layout], why: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import resource
 from collections.abc import Callable
+from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
@@ -127,8 +129,10 @@ def test_what_a_person_sees(run_here: RunCli) -> None:
     text = run_here("layout", "eval", f"Sw<1,4,3> o {ATOM}", "--dtype", "f16").stdout
     assert "offsets, 64 x 16" in text
     assert "chunks of 16 bytes" in text
-    assert text.splitlines()[-1].startswith("Injective: 1024 coordinates")
-    assert "(the first 64 x 64 shown)" in run_here("layout", "eval", "(256,256):(256,1)").stdout
+    assert text.splitlines()[1].startswith("Injective: 1024 coordinates")
+    large = ("layout", "eval", "(256,256):(256,1)")
+    assert "(the first 16 x 16 shown)" in run_here(*large).stdout
+    assert "(the first 64 x 64 shown)" in run_here(*large, "--format", "csv").stdout
 
 
 def test_an_operation_explained(run_here: RunCli) -> None:
@@ -144,7 +148,7 @@ def test_an_operation_explained(run_here: RunCli) -> None:
 
 def test_a_layout_that_does_not_exist_ends_with_1(run_here: RunCli) -> None:
     """The steps so far, the reason, and a failed check."""
-    done = run_here("layout", "explain", "logical_divide 10 4", "--json")
+    done = run_here("layout", "explain", "logical_divide (10,2):(1,16) 4", "--json")
     document = json.loads(done.stdout)
     assert done.returncode == 1
     assert document["result"]["layout"] is None
@@ -183,3 +187,51 @@ def test_a_million_coordinates_are_evaluated_at_once(run_here: RunCli) -> None:
     started = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     result(run_here("layout", "eval", "(1024,1024):(1024,1)", "--dtype", "f16", "--json"))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - started < 5
+
+
+def test_the_answer_names_what_the_swizzle_counts(run_here: RunCli) -> None:
+    """Bytes, where elements have a width; a swizzle of elements is told how to write itself."""
+    found = result(run_here("layout", "eval", "Sw<3,3,3> o (64,64):(64,1)", "--dtype", "f16", "--json"))
+    assert "Its numbers count bytes; of elements it is Sw<3,2,3>." in found["conclusion"]
+    assert "Sw<3,3,3> of elements would be 128B: write Sw<3,4,3>." in found["conclusion"]
+
+
+def test_an_operation_is_drawn_with_its_operands_and_its_steps(run_here: RunCli, tmp_path: Path) -> None:
+    """A, B and the result as matrices; the steps with what they give."""
+    picture, page = tmp_path / "steps.svg", tmp_path / "steps.html"
+    operation = "logical_divide (8,16):(16,1) <4:1,8:1>"
+    found = result(
+        run_here("layout", "explain", operation, "--json", "--svg", str(picture), "--html", str(page))
+    )
+    names = [f"{each['name']} = {each['layout']}" for each in found["pictures"]]
+    assert names[0] == "A = (8,16):(16,1)"
+    assert names[1:3] == ["B, mode 0 = 4:1", "B, mode 1 = 8:1"]
+    assert names[3] == "R = ((4,2),(8,2)):((16,64),(1,8))"
+    for text in (picture.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")):
+        assert all(name in text for name in names)
+        assert all(step["what"] in text and step["value"] in text for step in found["steps"])
+
+
+def test_a_layout_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
+    """Every offset in its cell; without a type those of one offset have one colour."""
+    picture = tmp_path / "layout.svg"
+    found = result(run_here("layout", "eval", "(4,4):(1,2)", "--json", "--svg", str(picture)))
+    cell = r'<g data-n="(\d+)" data-key="[^"]*"><title>[^<]*: (\d+)</title>'
+    groups = re.findall(cell, picture.read_text(encoding="utf-8"))
+    assert [int(number) for number, _ in groups] == [offset for row in found["grid"] for offset in row]
+    assert all(number == text for number, text in groups)
+
+
+def test_a_screen_is_enough_for_a_large_layout(run_here: RunCli) -> None:
+    """The answer first, then a corner of it; a row of 64 is no corner."""
+    lines = run_here("layout", "eval", "Sw<3,4,3> o (64,64):(64,1)", "--dtype", "f16").stdout.splitlines()
+    assert lines[1].startswith("Injective: 4096 coordinates")
+    assert len(lines) < 50
+    assert "shown" not in run_here("layout", "eval", "64:1").stdout
+
+
+def test_without_a_type_the_answer_says_what_the_swizzle_counts(run_here: RunCli) -> None:
+    """Offsets, where nobody said how wide an element is."""
+    told = result(run_here("layout", "eval", "Sw<3,3,3> o (8,64):(64,1)", "--json"))["conclusion"]
+    assert "numbers count offsets" in told
+    assert "count" not in result(run_here("layout", "eval", "(8,64):(64,1)", "--json"))["conclusion"]

@@ -58,6 +58,23 @@ def test_where_and_what_are_each_other_s_inverse(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROBES)
+def test_the_framed_cell_is_the_element(name: str) -> None:
+    """It names a lane and a register that hold it; what a register holds is all that has its colour."""
+    asked = ask(name)
+    for operand, entries in asked.maps.items():
+        for entry in entries[:: max(1, len(entries) // 10)]:
+            found = layout.where_record(asked, operand, entry["row"], entry["col"]).result
+            row, col = found["pictures"][entry.get("matrix", 0)]["marked"]
+            cell = found["pictures"][entry.get("matrix", 0)]["cells"][row][col]
+            named = (f"{each['lane']} r{each['register']}.{each['slot']}" for each in found["places"])
+            assert any(cell.endswith(text) for text in named)
+            held = layout.what_record(asked, operand, *(entry[key] for key in PLACE[:2]), None).result
+            (drawn,) = held["pictures"]
+            lit = {colour for line in drawn["colours"] for colour in line} - {None}
+            assert lit == {entry["lane"]}
+
+
+@pytest.mark.parametrize("name", PROBES)
 def test_detail_counts_what_the_table_lists(name: str) -> None:
     """Registers times elements times lanes is no fewer than there are; every formula has its operand."""
     asked = ask(name)
@@ -235,6 +252,31 @@ def test_the_table_is_drawn(run_here: RunCli, tmp_path: Path) -> None:
         assert picture.count('data-n="5"') >= 2
         assert "5 r0b" in picture
     assert run_here("layout", "table", "ldmatrix", "--svg", str(tmp_path / "no" / "x.svg")).returncode == 3
+
+
+def test_hovering_lights_the_lane_of_one_warp(run_here: RunCli, tmp_path: Path) -> None:
+    """Of the 64 x 64 results of wgmma, lane 4 of warp 0 holds 32; its row of the table is lit, too."""
+    page = tmp_path / "map.html"
+    done = run_here("layout", "table", "wgmma", "--shape", "m64n64k16", "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    keys = re.findall(r'data-key="([^"]*)"', page.read_text(encoding="utf-8"))
+    assert len(set(keys)) == 4 * 32
+    assert keys.count("warp 0 lane 4") == 32 + 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["where mma A 3 5", "where wgmma B 1 2", "what ldmatrix --trans registers 5 0", "detail mma --dtype s8"],
+)
+def test_every_answer_can_be_drawn(run_here: RunCli, tmp_path: Path, words: str) -> None:
+    """As a picture, and as a page that loads nothing; the element that was asked for is framed."""
+    picture, page = tmp_path / "map.svg", tmp_path / "map.html"
+    done = run_here("layout", *words.split(), "--svg", str(picture), "--html", str(page))
+    assert done.returncode == 0, done.stderr
+    for text in (picture.read_text(encoding="utf-8"), page.read_text(encoding="utf-8")):
+        assert "data-n=" in text
+        assert ('class="frame"' in text) == words.startswith("where")
+    assert "http" not in page.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 
 def test_eight_bit_accumulators_need_a_shuffle(run_here: RunCli) -> None:

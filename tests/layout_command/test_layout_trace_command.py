@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -83,21 +84,27 @@ def test_each_form_has_every_step(run_here: RunCli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--at 37;21", "element '37;21' is not of the form ROW,COL: column 3; legal: such as 37,21"),
+        ("--at 37;21", "element '37;21', column 3: not of the form ROW,COL; legal: such as 37,21"),
         ("--at 37,", "column 4"),
         ("--at x", "column 1"),
-        ("--at 512,0", "row 512 is outside the matrix of 512x256; legal: 0 to 511"),
-        ("--at 0,256", "column 256 is outside the matrix"),
-        ("--tile 128", "tile '128' is not of the form RxC"),
-        ("--tile 100x64", "legal: multiples of 16"),
+        (
+            "--at 512,0",
+            "element '512,0', column 1: row 512 is outside the matrix of 512x256; legal: 0 to 511",
+        ),
+        ("--at 0,256", "element '0,256', column 3: column 256 is outside the matrix"),
+        ("--tile 128", "tile '128', column 4: not of the form RxC"),
+        ("--tile 128xx64", "tile '128xx64', column 5: not of the form RxC"),
+        ("--tile 100x64", "tile '100x64', column 1: a tile of 100x64 is not whole operands"),
+        ("--tile 128x96", "tile '128x96', column 5: a row of the tile has 192 bytes"),
+        ("--matrix 512x100", "matrix '512x100', column 5: a row of the matrix has 200 bytes"),
         ("--dtype f64", "unknown type 'f64'"),
         ("--swizzle 3,3,3", "unknown swizzle '3,3,3'; legal: none, 32B, 64B, 128B"),
         ("--operand C", "unknown operand 'C'"),
         ("--major N", "unknown major 'N'"),
         ("--copy ld", "unknown copy 'ld'"),
-        ("--instr mma16816", "is neither mma.mMnNkK nor wgmma.m64nNkK"),
-        ("--instr mma.m16n8k17", "mma of f16 has no shape m16n8k17"),
-        ("--instr wgmma.m64n12k16", "wgmma of f16 has no shape m64n12k16"),
+        ("--instr mma16816", "instruction 'mma16816', column 4: neither mma.mMnNkK nor wgmma.m64nNkK"),
+        ("--instr mma.m16n8k17", "instruction 'mma.m16n8k17', column 5: mma of f16 has no shape m16n8k17"),
+        ("--instr wgmma.m64n12k16", "column 7: wgmma of f16 has no shape m64n12k16"),
         ("--dtype s8 --major MN", ".trans moves 16 bits"),
         ("--stages 15", "15 stages of 16384 bytes; legal: 1 to 14"),
     ],
@@ -107,3 +114,27 @@ def test_what_is_wrong_is_told_in_one_line(run_here: RunCli, words: str, said: s
     done = run_here("layout", "trace", *words.split())
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[0]
+
+
+@pytest.mark.parametrize(("instr", "thread"), [("mma.m16n8k16", "lane"), ("wgmma.m64n64k16", "warp 2 lane")])
+def test_hovering_lights_what_belongs_to_one_thread(
+    run_here: RunCli, tmp_path: Path, instr: str, thread: str
+) -> None:
+    """Not the stage, the row or the lane of another warp that happens to have the same colour."""
+    page = tmp_path / "page.html"
+    found = run_here("layout", "trace", "--instr", instr, "--html", str(page), "--json")
+    pictures = json.loads(found.stdout)["result"]["pictures"]
+    keys = {
+        each["title"][0]: {key for row in each.get("keys", []) for key in row} - {None} for each in pictures
+    }
+    assert keys["4"] == {f"{thread} {lane}" for lane in range(32)}
+    assert keys["5"] <= keys["4"]
+    assert keys["1"] == set()
+    if instr.startswith("wgmma"):
+        assert not keys["2"] & keys["4"]
+    else:
+        assert keys["2"] <= keys["4"] == keys["3"]
+    shown = re.findall(r'data-key="([^"]*)"', page.read_text(encoding="utf-8"))
+    assert {key for key in shown if not key.startswith(thread)} == (
+        {f"{pictures[0]['title']} {4 * stage}" for stage in range(4)} | (keys["2"] - keys["4"])
+    )

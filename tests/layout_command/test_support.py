@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from subprocess import CompletedProcess
 
@@ -11,6 +12,7 @@ import pytest
 from ptxlab.errors import ToolError, UsageError
 from ptxlab.experiments import support
 from ptxlab.isa.forms import Form, every_form
+from ptxlab.render.show import text_of
 from ptxlab.toolchain import cache
 
 RunCli = Callable[..., CompletedProcess[str]]
@@ -287,14 +289,34 @@ def test_unknown_names_are_answered_with_the_legal_ones() -> None:
 
 
 def test_the_matrix_reads_well(matrix: Matrix, run_here: RunCli) -> None:
-    """A word a column, SASS at the end, and ptxas' reasons once each."""
+    """A word for those that are alike, SASS at the end, and ptxas' reasons once each."""
     del matrix
-    done = run_here("layout", "support", "--only", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3")
+    words = ("layout", "support", "--only", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3")
+    done = run_here(*words)
     assert done.returncode == 0
     (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith(" mma.sync"))
-    assert row[1:10] == ["-", "-", "-", "native", *["emulated"] * 4, "native"]
+    assert " PTX sm_75-86 sm_89 sm_90-103a sm_120a refused SASS" in map(_spaced, done.stdout.splitlines())
+    assert row[1:5] == ["-", "native", "emulated", "native"]
+    whole = run_here(*words, "--format", "csv").stdout
+    assert ",,,native,emulated,emulated,emulated,emulated,native," in whole
     assert "from sm_90: 2 HMMA.16816.F32 + 12 F2FP.F16.E4M3.UNPACK_B + 4 FADD" in " ".join(row)
     assert "requires .target sm_89 or higher" in done.stdout
+
+
+def _spaced(line: str) -> str:
+    """Return the line with single spaces."""
+    return f" {' '.join(line.split())}"
+
+
+def test_the_matrix_fits_a_terminal(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 22 forms of s4 in 100 columns: of each a line for the chips and one or two for the SASS."""
+    del matrix
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    document = support.support_record([], "s4", silent).document()
+    lines = text_of(document | {"command": ["layout", "support"]}, "table").splitlines()
+    assert len(document["result"]["forms"]) == 22
+    assert len(lines) < 120
 
 
 def test_progress_is_told_column_by_column() -> None:
@@ -334,7 +356,22 @@ def test_refusals_are_whole_sentences_that_rows_refer_to(matrix: Matrix, run_her
     assert not any(
         text.endswith(("on .target that", "on .target")) or "target that" in text for text in reasons.values()
     )
-    rows = [line.split() for line in lines if line.startswith(" mma.sync")]
-    assert {row[-1] for row in rows} == set(reasons)
+    rows, at = [], 0
+    for words in map(str.split, lines):
+        at = words.index("refused") if words[:1] == ["PTX"] else at
+        if words and words[0].startswith("mma.sync"):
+            rows.append((words[0], words[at]))
+    assert {number for _, number in rows} == set(reasons)
     blocked = next(row for row in rows if "mxf4" in row[0])
-    assert "'mma with block scale' not supported" in reasons[blocked[-1]]
+    assert "'mma with block scale' not supported" in reasons[blocked[1]]
+
+
+def test_the_answer_is_one_sentence() -> None:
+    """Which architectures have how many of the forms."""
+    told = support.support_record([], "s4", silent).result["conclusion"]
+    assert "sm_80, sm_86, sm_89: 22 native; sm_90, sm_90a" in told
+    assert told.startswith("Of 22 forms, sm_75: 4 native and 18 refused;")
+    one = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+    assert (
+        support.support_record(["sm_80"], one, silent).result["conclusion"] == "Of 1 form, sm_80: 1 native."
+    )

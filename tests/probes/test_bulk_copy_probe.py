@@ -61,10 +61,10 @@ def test_each_block_gets_what_the_one_before_it_sends() -> None:
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"expect": 2048}, "armed with 2048 B, and 1024 B are counted: the phase never ends"),
-     ({"expect": 1000}, "armed with 1000 B, and 1024 B are counted: the phase never ends"),
-     ({"expect": 0}, "armed with 0 B, and 1024 B are counted: the phase ended too early"),
-     ({"op": "send", "expect": 1040}, "1040 B, and 1024 B are counted: the phase never ends")],
+    [({"expect": 2048}, "2048 B, and 1024 B are counted: 1024 bytes are missing; the phase never ends"),
+     ({"expect": 1000}, "are counted: 24 bytes more than expected came; the phase never ends"),
+     ({"expect": 0}, "are counted: 1024 bytes more than expected came; the phase ended too early"),
+     ({"op": "send", "expect": 1040}, "1024 B are counted: 16 bytes are missing; the phase never ends")],
 )  # fmt: skip
 def test_a_wrong_byte_count_is_a_finding(params: dict[str, Any], words: str) -> None:
     """Reported by a bounded wait: exit 1, and no hang."""
@@ -78,7 +78,12 @@ def test_a_count_that_the_bytes_may_pass_through_is_left_to_chance() -> None:
     fault = PROBE.fault(PROBE.case("sm_90a", expect=512))
     assert fault is not None
     assert not fault.certain
-    assert run(expect=512).exit_code == 1
+    record = run(expect=512)
+    assert record.exit_code == 1
+    (row,) = record.result["barriers"]
+    assert (row["phase ended"], row["bytes"]) == ("too early, or never", "512 bytes more than expected came")
+    assert row["phase ended"] in record.result["conclusion"]
+    assert row["bytes"] in record.result["conclusion"]
 
 
 @pytest.mark.parametrize("pending", [0, 1, 3])
@@ -105,15 +110,20 @@ def test_an_end_without_a_wait_is_a_race() -> None:
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"bytes": 24}, "a copy of 24 bytes; legal: multiples of 16 from 16"), ({"bytes": 0}, "from 16"),
-     ({"bytes": 1 << 20}, "to 114560"), ({"src_offset": 8}, "src offset of 8 bytes; legal: multiples of 16"),
-     ({"dst_offset": 136}, "legal: multiples of 16 from 0 to 112"),
+    [({"bytes": 24}, "a copy of 24 bytes; legal: multiples of 16 from 0 to 1048560"),
+     ({"bytes": 0}, "this probe takes 16 to 114560"), ({"bytes": 131_072}, "this probe takes 16 to 114560"),
+     ({"bytes": 1 << 20}, "to 1048560"), ({"src_offset": 8}, "src offset of 8 bytes; legal: multiples of 16"),
+     ({"dst_offset": 136}, "legal: multiples of 16"), ({"dst_offset": 128}, "this probe takes 0 to 112"),
      ({"op": "reduce", "redop": "min", "dtype": "f32"}, "legal types: u32, s32, u64, s64, f16, bf16"),
      ({"op": "send-reduce", "dtype": "f32"}, "in shared memory; legal types: u32, s32, u64"),
-     ({"op": "send", "cluster": 9}, "legal: 1 to 8"), ({"groups": 2}, "legal: with store and reduce"),
+     ({"op": "send", "cluster": 9}, "this probe takes 1 to 8"),
+     ({"groups": 2}, "legal: with store and reduce"),
      ({"op": "store", "expect": 16}, "with what has a barrier"), ({"expect": 1 << 20}, "legal: 0 to 1048575"),
      ({"op": "store", "groups": 2, "pending": 3}, "legal: 0 to 2"),
-     ({"op": "store", "groups": 200}, "legal: 1 to 111")],
+     ({"op": "store", "groups": 200}, "this probe takes 1 to 111"),
+     ({"cluster": 99}, "--cluster 99 with --op load; legal: with send"),
+     ({"redop": "min", "dtype": "f64"}, "with --op load; legal: with reduce and send-reduce"),
+     ({"op": "store", "dtype": "f64"}, "with --op store; legal: with reduce and send-reduce")],
 )  # fmt: skip
 def test_every_limit_is_refused_with_what_is_legal(params: dict[str, Any], words: str) -> None:
     """One line, with the value and the legal set."""

@@ -29,6 +29,9 @@ def test_which_sizes_launch(size: str, non_portable: bool, launches: str) -> Non
     assert record.result["launches"][0]["launches"] == launches
     failed = [check["name"] for check in record.checks if not check["ok"]]
     assert failed == (["cluster size"] if launches == "refused" else [])
+    drawn = [picture["title"].partition("cluster of ")[2] for picture in record.result["pictures"]]
+    assert bool(drawn) == (launches != "refused")  # no ranks of blocks that never start
+    assert bool(record.result["first_cluster"]) == bool(drawn)
 
 
 def test_several_sizes_in_one_go() -> None:
@@ -45,7 +48,7 @@ def test_several_sizes_in_one_go() -> None:
         ({"size": "3", "grid": "8"}, "8 blocks along x, no multiple of the cluster's 3"),
         ({"size": "1x2", "grid": "4x3"}, "3 blocks along y"),
         ({"size": "17", "non_portable": True}, "17 blocks; legal: 1 to 8"),
-        ({"smem": 232_448}, "legal: 0 to 232444"),
+        ({"smem": 232_448}, "legal: 0 to 232444 bytes: of the 232448 .* this probe's kernel needs 4 itself"),
         ({"size": "8,"}, "legal: N, XxY or XxYxZ"),
     ],
 )
@@ -53,6 +56,29 @@ def test_what_no_chip_launches_is_refused(params: dict[str, Value], words: str) 
     """With the legal set."""
     with pytest.raises(UsageError, match=words):
         PROBE.case("sm_90a", **params)
+
+
+@pytest.mark.parametrize(("arch", "legal"), [("sm_110a", 8), ("sm_121a", 8), ("sm_100a", 16), ("sm_90a", 16)])
+def test_the_largest_cluster_depends_on_the_architecture(arch: str, legal: int) -> None:
+    """Thor and Spark have the portable size alone, with or without permission."""
+    assert PROBE.case(arch, size=str(legal), non_portable=True).arch == arch
+    with pytest.raises(UsageError, match="legal: 1 to 8" + (f" on {arch}" if legal == 8 else ", and to 16")):
+        PROBE.case(arch, size=str(legal + 1), non_portable=True)
+
+
+def test_a_block_of_an_sm_120_has_less_shared_memory() -> None:
+    """99 KB, of which the kernel needs 4 bytes."""
+    assert PROBE.case("sm_120a", smem=101_372).smem == 101_372
+    with pytest.raises(UsageError, match="legal: 0 to 101372 bytes"):
+        PROBE.case("sm_120a", smem=101_373)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a", "sm_110a"])
+def test_what_an_h200_holds_is_told_of_hopper_alone(arch: str) -> None:
+    """Other chips have other SMs."""
+    lab = runner.Lab(arch, None, None, "the model was asked for")
+    row = runner.run_probe(PROBE, PROBE.case(arch), lab)[0].result["launches"][0]
+    assert any("H200" in name or "132" in name for name in row) == (arch == "sm_90a")
 
 
 def test_older_architectures_have_none() -> None:

@@ -32,13 +32,14 @@ def test_one_request_in_the_loop(cluster: int) -> None:
     assert record.exit_code == 0
     assert record.result["sass"]["counts"][isa.sass(cluster)] == 1
     assert record.result["work"] == [{"done": "once", "blocks": 4096}]
-    assert "Not proven on silicon" in record.result["conclusion"]
+    assert "Not proven on silicon" in record.result["unproven"]
+    assert "Not proven" not in record.result["conclusion"]
 
 
 @pytest.mark.parametrize(
     ("params", "words"),
     [({"blocks": 0}, "legal: multiples of the 1"), ({"blocks": 9, "cluster": 2}, "multiples of the 2 blocks"),
-     ({"cluster": 3}, "legal: 1, 2, 4, 8")],
+     ({"cluster": 3}, "legal: 1, 2, 4, 8"), ({"blocks": 10**11}, "this probe takes up to 1048576")],
 )  # fmt: skip
 def test_a_grid_is_whole_clusters(params: dict[str, int], words: str) -> None:
     """And not empty."""

@@ -8,6 +8,7 @@ from ptxlab.errors import UsageError
 from ptxlab.experiments import recording, registry, runner
 from ptxlab.experiments.base import Value
 from ptxlab.experiments.record import Record
+from ptxlab.isa import dsmem as isa
 
 PROBE = registry.find_probe("dsmem")
 LAB = runner.Lab("sm_90a", None, None, "the model was asked for")
@@ -30,6 +31,12 @@ def test_leaving_while_a_peer_reads_is_a_finding(op: str) -> None:
     assert failed(record) == ["exit barrier"]
     assert "barrier.cluster.arrive and .wait" in record.result["conclusion"]
     assert failed(ran(op=op, size=2)) == []
+
+
+@pytest.mark.parametrize("params", [{"op": "mapa"}, {"size": 1}, {"op": "atom", "size": 1}])
+def test_leaving_early_harms_nobody_who_is_not_reached_into(params: dict[str, Value]) -> None:
+    """An address is computed by mapa, and a block alone touches just its own memory."""
+    assert failed(ran(exit_barrier="no", **params)) == []
 
 
 def test_an_h200_ended_with_a_launch_failure() -> None:
@@ -64,7 +71,7 @@ def test_the_bytes_of_st_async(expect: int, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"size": 9}, "legal: 1 to 8"),
+        ({"size": 9}, "this probe takes 1 to 8"),
         ({"op": "atom", "words": 2}, "legal: with ld, st, st.async"),
         ({"op": "ld", "redop": "xor"}, "legal: with atom, red, red.async"),
         ({"op": "st", "expect": 4}, "with st.async and red.async"),
@@ -75,3 +82,20 @@ def test_what_does_not_exist_is_refused(params: dict[str, Value], words: str) ->
     """With the legal set."""
     with pytest.raises(UsageError, match=words):
         PROBE.case("sm_90a", **params)
+
+
+def test_the_sentence_and_the_table_say_the_same_of_a_race() -> None:
+    """Fewer bytes are expected than come: too many came, and nobody knows how the phase ends."""
+    record = ran(op="st.async", expect=128)
+    told = "384 bytes more than expected came"
+    assert told in record.result["conclusion"]
+    assert {(row["phase ended"], row["bytes"]) for row in record.result["barriers"]} == {
+        ("too early, or never", told)
+    }
+
+
+def test_the_words_of_the_picture_are_explained() -> None:
+    """Block, slot, lane and number: lane 5's word of block 2, as it was before."""
+    (note,) = ran().result["notes"]
+    assert note.startswith("The bytes of a word, from the highest: the block")
+    assert isa.before("ld", 4, 1)[2, 0, 5, 0] == 0x80000000 | 2 << 24 | 5 << 8

@@ -28,7 +28,14 @@ def test_lanes_outside_the_mask_are_told_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mask", "words"), [("0", "legal: 0x1"), ("lanes", "is no mask"), ("1 << 3", "no mask")]
+    ("mask", "words"),
+    [
+        ("0", "legal: 0x1"),
+        ("lanes", "is no mask"),
+        ("1 << 3", "no mask"),
+        ("1_0", "no mask"),
+        ("\u0661", "no mask"),
+    ],
 )
 def test_a_bad_mask_is_refused(mask: str, words: str) -> None:
     """With the range that it must be in."""

@@ -58,7 +58,9 @@ def test_the_second_launch_alone_is_a_dependent() -> None:
 
 @pytest.mark.parametrize(
     ("params", "words"),
-    [({"blocks": 65}, "legal: 1 to 64"), ({"blocks": 2, "callers": 3}, "legal: 0 to 2"),
+    [({"blocks": 65}, "this probe takes 1 to 64"),
+     ({"launch": "never", "callers": 1}, "with --launch never"),
+     ({"blocks": 2, "callers": 3}, "legal: 0 to 2"),
      ({"launch": "soon"}, "legal: never, early, late")],
 )  # fmt: skip
 def test_other_points_are_refused(params: dict[str, Any], words: str) -> None:

@@ -27,6 +27,11 @@ def holds(record: Record, register: int) -> set[tuple[int, int]]:
     return {(e["tile_row"], e["tile_col"]) for e in record.result["holds"] if e["register"] == register}
 
 
+def test_addresses_of_lanes_that_supply_none_do_not_matter() -> None:
+    """Lanes 8 and up of .x1 may have any, negative ones too."""
+    assert run(num="x1", addr="(7 - lane) * 16").result["addresses"] == [16 * (7 - lane) for lane in range(8)]
+
+
 @pytest.mark.parametrize(("num", "used"), [("x1", 8), ("x2", 16), ("x4", 32)])
 def test_lanes_that_supply_addresses(num: str, used: int) -> None:
     """Lanes below 8 times the matrices supply one row each, those above none, wherever they point."""

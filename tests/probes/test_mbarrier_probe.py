@@ -118,15 +118,116 @@ def test_late_order_is_unsafe_when_another_arrival_ends_the_phase() -> None:
 def test_too_few_bytes_hang() -> None:
     """128 expected, 100 landed: 28 are missing."""
     record = run(expect=128, land=100)
-    assert failed(record)["transaction count"] == "tx-count 28: bytes missing"
+    assert failed(record)["transaction count"] == "tx-count 28: 28 bytes are missing"
     assert "deadlock" in failed(record)
 
 
 def test_too_many_bytes_hang_as_well() -> None:
     """The tx-count ends below 0, which is not 0."""
-    assert failed(run(expect=100, land=128))["transaction count"].startswith(
-        "tx-count -28: more bytes landed"
+    record = run(expect=100, land=128)
+    told = "tx-count -28: 28 bytes more than expected came"
+    assert failed(record)["transaction count"] == told
+    assert record.result["conclusion"] == f"T{told[1:]}; the last wait never passes."
+
+
+def test_a_trace_names_the_wait_at_which_a_program_would_stay() -> None:
+    """First of all. Those that a later step lets pass are none; a trace may hold a wait that blocks."""
+    record = run(trace="init 1; arrive.expect_tx 1024; wait 0")
+    assert record.result["conclusion"].startswith("Step 3 never passes: phase 0 waits for 1024 bytes. ")
+    assert record.exit_code == 0
+    record = run(trace="init 2; arrive; wait 0; arrive; wait 1; wait 1")
+    assert record.result["conclusion"].startswith(
+        "Step 5 never passes: phase 1 waits for 2 arrivals. Nor does step 6. Waits: "
     )
+    assert "never" not in run(trace="init 1; test_wait 0; wait 0; arrive").result["conclusion"]
+    assert "never" in run(trace="init 1; wait 0; inval; init 1; arrive").result["conclusion"]
+
+
+def test_a_stale_state_is_aliasing() -> None:
+    """PTX has a wait know the current phase and the one before: of older ones the answer means nothing."""
+    record = run(trace="init 1; arrive; arrive; arrive; arrive; wait @2; wait @5")
+    told = (
+        "The answer of step 6 is not defined: the state is of phase 0, and a wait knows just phases 3 and 4"
+    )
+    assert failed(record) == {"aliasing": told}
+    assert record.exit_code == 1
+    assert record.result["conclusion"].startswith(f"{told}. Waits: ")
+    notes = [row["note"] for row in record.result["steps"]]
+    assert notes[5:] == [f"not defined: {told.partition(': ')[2]}", "phase 3 is complete"]
+    assert not failed(run(trace="init 1; arrive; wait @2"))
+
+
+def test_a_barrier_that_expects_nobody_is_not_defined() -> None:
+    """The count of arrivals is 1 or more: arrive_drop may not take the last one away."""
+    record = run(trace="init 2; arrive_drop 2; test_wait 0; test_wait 1")
+    told = "phase 1 expects no arrivals, the count must be 1 to 1048575"
+    assert failed(record) == {"expected count": f"From step 2 on this is not defined: {told}"}
+    notes = [row["note"] for row in record.result["steps"]]
+    assert notes[1] == f"phase 0 complete; not defined: {told}"
+    assert notes[2:] == [f"not defined: {told}"] * 2
+    assert not failed(run(trace="init 2; arrive_drop; arrive; wait 0"))
+
+
+def test_the_record_says_which_values_are_in_force() -> None:
+    """Those that were left out included; those of another program have none."""
+    params = run(sim=True).params
+    assert (params["stages"], params["consumers"], params["empty_count"], params["parity"]) == (
+        4,
+        2,
+        2,
+        "flip",
+    )
+    assert params["count"] is None
+    params = run(expect=128).params
+    assert (params["count"], params["land"], params["order"], params["stages"]) == (1, 128, "early", None)
+    assert run().params["trace"] == "init 1; wait 1; wait 0; arrive; wait 0; wait 1"
+
+
+def test_checks_that_held_say_what_there_was_none_of(run_here: Any) -> None:
+    """A deadlock does not hold; and where it depends on who is slow, it was just not seen in this run."""
+    assert (
+        "no deadlock, no overrun, no early read, empty count" in run_here("probe", "mbarrier", "--sim").stdout
+    )
+    done = run_here("probe", "mbarrier", "--parity", "stuck")
+    assert "no deadlock in this run, no overrun in this run" in done.stdout
+    assert done.stdout.count("stage 0 held iteration 0 (and 7 more)") == 1
+
+
+def test_reads_of_another_iteration_are_marked(run_here: Any) -> None:
+    """And the mark is explained."""
+    done = run_here("probe", "mbarrier", "--parity", "stuck")
+    assert "! read of another one" in done.stdout
+    assert re.search(r"^ stage 0 .*r0 .*r4! ", done.stdout, re.MULTILINE)
+    assert "r4! " not in run_here("probe", "mbarrier", "--sim").stdout
+
+
+def test_a_blocked_wait_has_a_colour_of_its_own() -> None:
+    """No phase is drawn in it, nor in that of a wait that passes."""
+    trace = "; ".join(["init 1", "wait 1", "wait 0", *["arrive"] * 20])
+    *phases, waits = run(trace=trace).result["pictures"][0]["colours"]
+    drawn = {colour for row in phases for colour in row}
+    assert len(drawn) > 2
+    assert not drawn & {colour for colour in waits if colour is not None}
+
+
+def test_help_tells_the_three_programs_and_the_words_of_a_trace(run_here: Any) -> None:
+    """Which option chooses which, and no default that nobody can type."""
+    told = " ".join(run_here("probe", "mbarrier", "--help").stdout.split())
+    assert "It runs one of three programs. A trace (--trace, or nothing)" in told
+    for word in ("arrive_drop [N]", "complete_tx BYTES", "test_wait P", "inval"):
+        assert word in told
+    assert "[default: -1]" not in told
+    assert "--lane" not in told
+
+
+def test_a_trace_fits_a_narrow_terminal(run_here: Any) -> None:
+    """The table has the sentences, the picture the counts; --full prints the object, too."""
+    short = run_here("probe", "mbarrier").stdout
+    assert re.search(r"^ step +op +wait +note$", short, re.MULTILINE)
+    assert "0x7ffff800001ffffe" not in short
+    assert "Left out here: --full" in short
+    assert "0x7ffff800001ffffe" in run_here("probe", "mbarrier", "--full").stdout
+    assert "0x7ffff800001ffffe" in run_here("probe", "mbarrier", "--format", "csv").stdout
 
 
 def test_the_wrong_parity_returns_early_and_hangs_later() -> None:
@@ -247,8 +348,12 @@ def test_the_launch_is_what_the_kernel_takes() -> None:
         ({"trace": "init 1; wait 1", "count": 2}, "a trace and a round at once; legal: one of"),
         ({"count": 2, "stages": 2}, "a round and a ring at once"),
         ({"expect": 8, "arrivals": 0}, "legal: 1 or more"),
-        ({"count": 1, "arrivals": 300}, "a trace of 303 steps; legal: 1 to 256"),
-        ({"stages": 9}, "--stages 9 is out of range; legal: 1 to 8"),
+        (
+            {"count": 1, "arrivals": 300},
+            "300 arrivals at a count of 1 take 303 steps; this probe takes up to 256",
+        ),
+        ({"count": 9000}, "--count 9000 and as many arrivals; this probe takes up to 1024"),
+        ({"stages": 9}, "--stages 9 is out of range; this probe takes 1 to 8"),
         ({"empty_count": 0}, "--empty-count 0 is out of range"),
         ({"sim": True, "slowness": 8}, "--slowness without --slow"),
         ({"quit_after": 2}, r"--quit-after 2; legal: 4 \(stages\) to 9"),

@@ -53,7 +53,24 @@ def test_more_than_the_pool_holds_is_a_finding() -> None:
     failed = [check for check in record.checks if not check["ok"]]
     assert [check["name"] for check in failed] == ["register pool"]
     assert "legal: --inc up to 232" in failed[0]["detail"]
+    told = "want 40 + 240 + 240 = 520 registers together, and have 3 x 168 = 504: 1 of 2 inc wait for ever"
+    assert told in failed[0]["detail"]
+    assert [row["afterwards"] for row in record.result["warpgroups"]] == [
+        40,
+        "240, or waits",
+        "240, or waits",
+    ]
     assert record.exit_code == 1
+    assert [row[1] for row in record.result["pictures"][0]["cells"]] == ["40", *["240, or waits"] * 2]
+
+
+def test_numbers_have_their_unit() -> None:
+    """A thread's registers, summed over warpgroups, and those of all threads of the block."""
+    record = run()
+    assert record.result["titles"]["warpgroups"] == "registers of one thread of each warpgroup"
+    assert record.result["pool"][0] == {
+        "when": "all have at launch", "of one thread of each": 504, "of all threads": 64512
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

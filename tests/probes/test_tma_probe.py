@@ -136,9 +136,9 @@ def test_a_swizzled_box_off_its_period_is_permuted_not_garbage() -> None:
     assert detail.startswith("data present, permuted by base phase 1: 64 of 64 chunks")
     for period in ("128B: 1024", "64B: 512", "32B: 256"):
         assert period in detail
-    assert cells(record)[0][:2] == ["0.1", "0.0"]  # the first row is XORed with 1
+    assert cells(record)[0][:2] == ["0:1", "0:0"]  # the first row is XORed with 1
     assert not failed(run(swizzle="128B", smem_offset=1024, coord="0,0"))
-    assert cells(run(swizzle="128B", coord="0,0"))[1][:2] == ["1.1", "1.0"]
+    assert cells(run(swizzle="128B", coord="0,0"))[1][:2] == ["1:1", "1:0"]
 
 
 @pytest.mark.parametrize(
@@ -177,12 +177,106 @@ def test_the_barrier_counts_what_lies_outside() -> None:
     full = run(**EDGE, expect="full")
     assert full.params["dtype"] == "f32"  # rows of 100 x f16 are no multiple of 16 bytes
     assert failed(full) == {}
-    assert full.result["barriers"] == [{"stage": 0, "phase ended": True, "bytes expected still": 0}]
+    assert full.result["conclusion"].startswith(
+        "Elements are f32 of 4 B, because f16 is refused here: stride[0]=200"
+    )
+    assert full.result["barriers"] == [
+        {"stage": 0, "armed with": 16384, "phase ended": "yes", "bytes": "all came"}
+    ]
     short = run(**EDGE, expect="inbounds")
     assert "armed with 5184 B, and 16384 B are counted" in failed(short)["bytes expected"]
+    told = "11200 bytes more than expected came"
+    assert told in failed(short)["bytes expected"]
     assert short.result["barriers"] == [
-        {"stage": 0, "phase ended": False, "bytes expected still": 5184 - 16384}
+        {"stage": 0, "armed with": 5184, "phase ended": "never", "bytes": told}
     ]
+
+
+@pytest.mark.parametrize("expect", ["512", "inbounds"])
+def test_the_sentence_and_the_table_say_the_same_of_a_race(expect: str) -> None:
+    """Fewer bytes than come, that may be met on the way: nobody knows whether the phase ends."""
+    record = run(expect=expect)
+    (row,) = record.result["barriers"]
+    assert row["phase ended"] == "too early, or never"
+    assert row["phase ended"] in record.result["conclusion"]
+    assert row["bytes"] in record.result["conclusion"]
+
+
+def test_bytes_are_a_number_too() -> None:
+    """The same point as its name: it finds the recording of it."""
+    assert failed(run(expect="1024")) == {}
+    assert PROBE.identity(PROBE.case("sm_90a", expect="384")) == PROBE.identity(
+        PROBE.case("sm_90a", expect="inbounds")
+    )
+    assert "1024 bytes are missing" in failed(run(expect="2048"))["bytes expected"]
+
+
+def test_a_type_that_stands_for_f16_is_named_first() -> None:
+    """Whoever loads halves must not arm a barrier with the bytes of something else."""
+    told = run(box="64x128", swizzle="128B", shape="256x256").result["conclusion"]
+    assert told.startswith("Elements are u8 of 1 B, because f16 is refused here: boxDim[0]=128 x 2 B = 256 B")
+    assert run().result["conclusion"].startswith("The barrier counts all 1024 bytes of the box (8x64 f16)")
+
+
+def test_real_tensors_are_answered_without_their_bytes() -> None:
+    """16 GiB; a device would have to be given them, so it is left out and the reason told."""
+    params: dict[str, Any] = {"shape": "65536x131072", "box": "64x64", "swizzle": "128B"}
+    record = run(**params)
+    assert "8192 bytes of the box (64x64 f16)" in record.result["conclusion"]
+    chunks = record.result["chunk_map"]["chunks"]
+    assert [(each["row"], each["chunk"]) for each in chunks[8 * 9 : 8 * 9 + 2]] == [(9, 1), (9, 0)]
+    assert "this probe copies up to" in PROBE.not_launched(PROBE.case("sm_90a", **params))
+    assert run(op="store", shape="8192x8192", box="64x64").exit_code == 0
+    assert run(shape="100000000x100000000").exit_code == 0
+    assert run(parent_pitch=1 << 31).exit_code == 0
+
+
+def test_every_stage_is_held_against_the_pattern() -> None:
+    """Stage 0 lies right, stage 1 does not."""
+    for params in ({"swizzle": "128B", "stage_bytes": 1152}, {"swizzle": "64B", "stage_bytes": 640}):
+        detail = failed(run(stages=3, coord="0,0", **params))["base phase"]
+        assert "chunks of stage 1 lie elsewhere" in detail
+        assert f"it begins at {params['stage_bytes']}" in detail
+
+
+def test_what_is_not_reached_is_not_shown() -> None:
+    """A fault that certainly comes leaves no phase and no bytes."""
+    record = run(smem_offset=64)
+    assert not {"barriers", "pictures", "chunk_map", "shared"} & set(record.result)
+    assert record.result["conclusion"].startswith("Stage 0 begins at byte 64")
+
+
+def test_an_older_chip_has_no_tma() -> None:
+    """Before ptxas says it."""
+    with pytest.raises(UsageError, match="sm_80 has no TMA; legal: sm_90 and later"):
+        PROBE.case("sm_80")
+
+
+def test_an_element_of_the_box_has_a_byte(run_here: RunCli) -> None:
+    """As operands of wgmma in shared memory have: row 5, chunk 1 lies at chunk 1 ^ 5."""
+    point = ("--box", "64x64", "--swizzle", "128B", "--shape", "4096x4096")
+    done = run_here("layout", "where", "tma", "smem", "5", "9", *point)
+    assert done.returncode == 0, done.stderr
+    assert f"shared byte {5 * 128 + (1 ^ 5) * 16 + 2}, counted from a multiple of 1024 B" in done.stdout
+    assert run_here("layout", "table", "tma").returncode == 2
+
+
+def test_damaged_bytes_are_named(tmp_path: Path) -> None:
+    """Bits that no argument makes."""
+    data = bytearray(TensorMap("f16", (8, 8), (16,), (8, 8), (1, 1), address=1 << 30).encode())
+    data[80] = 1
+    (tmp_path / "map").write_bytes(data)
+    assert failed(run(explain_dump=str(tmp_path / "map"))) == {
+        "dump": "damaged: no arguments make word 10 (0x1)"
+    }
+
+
+def test_a_dump_is_all_that_is_explained(tmp_path: Path) -> None:
+    """No kernel is compiled for it, and no other option goes with it."""
+    (tmp_path / "dump.txt").write_text(DUMP)
+    assert "sass" not in run(explain_dump=str(tmp_path / "dump.txt")).result
+    with pytest.raises(UsageError, match="--box with --explain-dump; legal: --explain-dump alone"):
+        run(explain_dump=str(tmp_path / "dump.txt"), box="8x8")
 
 
 def test_bytes_that_may_be_met_on_the_way_are_a_race() -> None:
@@ -192,6 +286,7 @@ def test_bytes_that_may_be_met_on_the_way_are_a_race() -> None:
     assert fault is not None
     assert not fault.certain
     assert "armed with 384 B, and 1024 B are counted" in fault.reason
+    assert "640 bytes more than expected came" in fault.reason
     assert PROBE.fault(PROBE.case("sm_90a", **EDGE, expect="inbounds")) is None
 
 
@@ -220,7 +315,25 @@ def test_nan_fills_what_lies_outside() -> None:
         ({"offsets": "1,1"}, "--offsets without --corners"),
         ({"stages": 9}, "9 stages; legal: 1 to 8"),
         ({"box": "256x256", "dtype": "f32"}, "bytes of shared memory; legal: up to"),
-        ({"shape": "65536x65536"}, "a tensor of 8589934592 bytes; legal: up to"),
+        ({"box": "1000000"}, "1 sizes of the box for 2 dimensions; legal: 2"),
+        ({"element_strides": "1000000"}, "1 element strides for 2 dimensions; legal: 2"),
+        ({"stage_bytes": 100_000_000_000}, "--stage-bytes 100000000000; legal: 0 to 225280"),
+        ({"expect": "9" * 5000}, "legal: full, inbounds, or a number of bytes"),
+        ({"coord": "\u0661,0"}, "legal: 2 numbers of 32 bits"),
+        ({"addr": "1_0"}, "'1_0' is no address"),
+        ({"redop": "min"}, "--redop min with --op load; legal: with --op reduce"),
+        ({"expect": "some"}, "--expect some; legal: full, inbounds, or a number of bytes"),
+        ({"expect": "1048576"}, "--expect 1048576; legal: 0 to 1048575"),
+        ({"rank": 6}, "--rank 6; legal: 1 to 5"),
+        ({"shape": "4294967297x16"}, r"globalDim\[1\]=4294967297; legal: 1 to 2\^32"),
+        ({"corners": "-1,-1:0,0"}, "--corners with tensorRank=2; legal: rank 3 to 5"),
+        ({"smem_offset": -128}, "--smem-offset -128; legal: 0 to 225280"),
+        ({"coord": "0,2147483647", "stages": 2}, "the coordinates of stage 1 leave 32 bits"),
+        ({"swizzle": "128B_ATOM_32B"}, "legal: none, 32B, 64B, 128B"),
+        (
+            {"rank": 4, "corners": "0,0:0,0", "box": "8x16", "offsets": "-1,0"},
+            "im2col offset -1 of dimension 1; legal: 0 to 255 of a 4-D map",
+        ),
         ({"parent_pitch": 64}, "--parent-pitch 64; legal: at least a row, 112"),
         ({"op": "reduce", "dtype": "f64"}, "no reduction .add of f64; legal types: u32"),
         ({"addr": "here"}, "'here' is no address"),

@@ -190,3 +190,39 @@ def test_chips_without_hoppers_metric_use_the_pipes_own(launch: dict[str, Any]) 
     ampere = {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 41.5}
     assert counters.tensor_percent(ampere) == 41.5
     assert 0 < (counters.tensor_percent(launch["metrics"]) or 0) < 5
+
+
+@pytest.mark.parametrize(
+    ("wavefronts", "conflicts", "told"),
+    [
+        (283_023_360, 247_645_440, "32 for each. The least is 4"),
+        (35_377_920, 0, "4 for each. The least is 4, for a wavefront moves up to 128 bytes: none of them is"),
+    ],
+)
+def test_wavefronts_of_wide_loads_are_explained(wavefronts: int, conflicts: int, told: str) -> None:
+    """8844480 LDS.128 of two layouts: four wavefronts each are no conflicts, the other 28 are."""
+    number = 8_844_480
+    row = {
+        "instructions": number,
+        "wavefronts": wavefronts,
+        "ideal": number * counters.ideal_wavefronts("LDS.128"),
+    }
+    text = counters.explain_class("LDS", row)
+    assert told in text
+    assert (f"The 28 above it, {conflicts} in all, are bank conflicts" in text) == (conflicts > 0)
+
+
+def test_each_class_of_a_report_is_explained(launch: dict[str, Any]) -> None:
+    """Those that ran, each with its own numbers; and what the raw counter has beyond them."""
+    classes = counters.shared(launch)
+    told = counters.explain_shared(classes, {"wavefronts": 1500, "conflicts": 1000, "not_bank_conflicts": 8})
+    assert [text.partition(":")[0] for text in told[:-1]] == ["LDS", "STS", "LDSM", "STSM", "LDGSTS"]
+    assert "1024 wavefronts, 32 for each. The least is 1" in told[0]
+    assert "none of them is a bank conflict" in told[2]
+    assert "1000 conflicts, of which 8 belong to no instruction" in told[-1]
+
+
+def test_loads_that_are_served_together_are_no_conflicts() -> None:
+    """Below the least of a full warp."""
+    text = counters.explain_class("LDS", {"instructions": 10, "wavefronts": 20, "ideal": 40})
+    assert text.endswith("The least of a full warp is 4: loads of the same words were served together.")

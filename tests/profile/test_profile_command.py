@@ -290,3 +290,21 @@ def test_the_table_shows_every_class_and_the_conclusion(run_here: Any, banks_rep
     table = run_here("profile", str(banks_report)).stdout
     for words in ("LDSM", "long_scoreboard", "raw L1 counter", "ld lost 992 wavefronts to bank conflicts"):
         assert words in table
+
+
+def test_a_report_is_explained_when_that_is_asked_for(run_here: Any, banks_report: Path) -> None:
+    """In sentences, below the numbers of shared memory; without the option there are none."""
+    told = "LDS: 32 warp instructions took 1024 wavefronts, 32 for each."
+    assert told in run_here("profile", str(banks_report), "--explain", "shared").stdout
+    assert told not in run_here("profile", str(banks_report)).stdout
+    wrong = run_here("profile", str(banks_report), "--explain", "stalls")
+    assert wrong.returncode == 2
+    assert "unknown value for --explain 'stalls'; legal: shared" in wrong.stderr
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_the_model_is_explained(run_here: Any) -> None:
+    """One instruction, and that it is the model's."""
+    done = run_here("profile", A_PROBE, "--explain", "shared")
+    assert done.returncode == 3
+    assert "modelled: 1 warp instruction took 8 wavefronts, 8 for each. The least is 4" in done.stdout

@@ -57,7 +57,7 @@ def test_what_other_traffic_adds_to_the_raw_counter_is_not_called_bank_conflicts
 
 def test_a_probe_executes_its_instruction_once_in_each_warp(run_cli: Any) -> None:
     """Executed is static times warps, where nothing loops."""
-    document = profiled(run_cli, registry.probe_entries()[0].name)
+    document = profiled(run_cli, "ldmatrix")
     (row,) = document["result"]["kernels"]
     warps = math.prod(row["grid"]) * math.ceil(math.prod(row["block"]) / 32)
     static = document["result"]["static"]["families"]

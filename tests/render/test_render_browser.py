@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -28,6 +29,13 @@ COMMANDS = {
     "trace of wgmma": "layout trace --instr wgmma.m64n256k16 --operand B",
     "table of mma": "layout table mma --shape m16n8k32 --dtype s8",
     "table of wgmma": "layout table wgmma",
+    "where": "layout where wgmma A 33 2",
+    "what": "layout what ldmatrix --trans registers 5 0",
+    "eval": "layout eval 'Sw<3,4,3> o (16,64):(64,1)' --dtype f16",
+    "explain": "layout explain 'logical_divide (8,16):(16,1) <4:1,8:1>'",
+    "banks": "banks --width 128 --addr lane*128",
+    "swizzle": "swizzle solve --tile 16x64 --also cp.async.16",
+    "padding": "swizzle pad --tile 16x32 --read column",
     "probe": "probe ldmatrix --swizzle 128B --pitch 128 --backend model",
 }
 READABLE = 4.5
@@ -65,12 +73,12 @@ for (const node of document.querySelectorAll("h1, h2, p, th, td, caption"))
 for (const node of document.querySelectorAll("td, th, p, h1, h2"))
   if (node.scrollWidth > node.clientWidth + 1) problems.push(node.textContent);
 if (document.documentElement.scrollWidth > innerWidth) problems.push("the page is wider than the window");
-const lit = document.querySelector("[data-n]");
+const lit = document.querySelector("[data-key]");
 let picked = null;
 if (lit && typeof pick === "function") {
   lit.querySelector("*").dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
-  const own = [...document.querySelectorAll("[data-n]")];
-  picked = own.every(each => each.classList.contains("lit") === (each.dataset.n === lit.dataset.n));
+  const own = [...document.querySelectorAll("[data-key]")];
+  picked = own.every(each => each.classList.contains("lit") === (each.dataset.key === lit.dataset.key));
 }
 const out = document.createElement("pre");
 out.id = "measured";
@@ -86,7 +94,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory, run_cli: RunCli) -> dict[str
     for name, words in COMMANDS.items():
         folder = tmp_path_factory.mktemp("drawn")
         done = run_cli(
-            *words.split(), "--svg", str(folder / "picture.svg"), "--html", str(folder / "page.html")
+            *shlex.split(words), "--svg", str(folder / "picture.svg"), "--html", str(folder / "page.html")
         )
         assert done.returncode == 0, done.stderr
         found[name] = folder

@@ -26,10 +26,12 @@ LONG = "x" * 400
 
 def matrix(title: str = "matrix 0") -> Grid:
     """Return an 8x8 matrix in which each lane owns two neighbours."""
+    lanes = [[4 * row + column // 2 for column in range(8)] for row in range(8)]
     return Grid(
         title,
-        [[f"T{4 * row + column // 2}" for column in range(8)] for row in range(8)],
-        [[4 * row + column // 2 for column in range(8)] for row in range(8)],
+        [[f"T{lane}" for lane in row] for row in lanes],
+        [list(row) for row in lanes],
+        keys=[[f"lane {lane}" for lane in row] for row in lanes],
     )
 
 
@@ -191,7 +193,7 @@ class Page(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lanes: list[str] = []
+        self.keys: list[str] = []
         self.open: list[str] = []
         self.words: list[str] = []
 
@@ -199,7 +201,7 @@ class Page(HTMLParser):
         """Note the lane."""
         named = dict(attrs)
         assert not {"src", "href"} & named.keys()
-        self.lanes += [named["data-n"] or ""] if "data-n" in named else []
+        self.keys += [named["data-key"] or ""] if "data-key" in named else []
         if tag != "meta":
             self.open.append(tag)
 
@@ -220,8 +222,36 @@ def test_a_page_knows_everything_of_a_lane() -> None:
     reader = Page()
     reader.feed(html.page(sample()))
     assert reader.open == []
-    assert reader.lanes.count("7") == 2 * 2 + 1
+    assert reader.keys.count("lane 7") == 2 * 2 + 1
     assert "A heading & <more>" in reader.words
+
+
+def keys_of(*blocks: Block) -> list[str]:
+    """Return what a page says its cells and rows belong to."""
+    reader = Page()
+    reader.feed(html.page(blocks))
+    return reader.keys
+
+
+def test_a_colour_means_something_in_its_own_picture_alone() -> None:
+    """Stage 0 of one matrix is not bank 0 of another: both are coloured 0, and neither lights the other."""
+    first, second = (Grid(title, [["a", "b"]], [[0, 1]]) for title in ("stages", "banks"))
+    found = keys_of(first, second)
+    assert len(found) == len(set(found)) == 4
+
+
+def test_lanes_of_several_warps_are_different_threads() -> None:
+    """A row of a table belongs to the warp's own lane, counted through all warpgroups."""
+    rows = [(0, 1, 4), (1, 1, 4), (1, 1, 5)]
+    assert keys_of(Table("t", ("warpgroup", "warp", "lane"), rows)) == [
+        *("warp 1 lane 4", "warp 5 lane 4", "warp 5 lane 5")
+    ]
+
+
+def test_a_matrix_cut_to_the_width_of_a_page_keeps_its_keys() -> None:
+    """Its parts are one picture."""
+    grid = Grid("wide", [[str(number) for number in range(64)]], [[number // 32 for number in range(64)]])
+    assert len(set(keys_of(grid))) == 2
 
 
 def test_a_matrix_may_name_rows_and_columns_and_leave_cells_bare() -> None:

@@ -168,6 +168,14 @@ def test_with_the_fence_on_every_path_the_command_is_content(run_here: RunCli, s
     assert "any of 1 asynchronous reads" in document(done)["checks"][0]["detail"]
 
 
+def test_a_check_that_held_is_named(run_here: RunCli, source: Path) -> None:
+    """A number of claims alone tells nobody what was looked for."""
+    fence = "FENCE=ptxlab::fence_proxy_async_shared()"
+    shown = run_here("sass", str(source), "--check", "proxy-fence", "-D", fence).stdout
+    assert "proxy fence: no path leads from an ordinary write to any of 1 asynchronous reads" in shown
+    assert "1 of 1 claims hold." in shown
+
+
 def test_of_ptx_the_lines_are_its_own(run_here: RunCli, tmp_path: Path) -> None:
     """A .ptx file without line information names no other source."""
     file = tmp_path / "k.ptx"

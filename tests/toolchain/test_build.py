@@ -270,6 +270,16 @@ def test_hints(write: Writer, source: str, arch: str, hint: str) -> None:
     assert hint in failure(write("k.cu", source), arch).hint
 
 
+@pytest.mark.parametrize("header", ["cuda.h", "cudaTypedefs.h"])
+def test_a_kernel_takes_a_tensor_map_of_the_driver(write: Writer, header: str) -> None:
+    """The driver's header wants some of the host's, which NVRTC has not: device code does with stand-ins."""
+    source = f"""#include <{header}>
+        extern "C" __global__ void k(const __grid_constant__ CUtensorMap map, uint64_t *out) {{
+            out[0] = reinterpret_cast<uint64_t>(&map) % alignof(CUtensorMap);
+        }}"""
+    assert build_file(write("k.cu", source), "sm_90a").cubin
+
+
 def test_cuda_headers_that_are_not_here_are_said_to_be_looked_for(
     write: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,8 @@ class ShuffleProbe(Probe):
 
         A "registers" list of {"lane", "register", "slot", "row", "col"} is drawn as matrices; "matrix" then
         says their {"rows", "cols"}, "holds" what the registers hold, and "formulas" the map in closed form.
-        "notes" are sentences that follow the tables, "titles" what tables are called besides their names.
+        "notes" are sentences that follow the tables, "titles" what tables, their columns and checks are
+        called besides their names, "minor" the columns that a terminal gets with --full alone.
         """
         rows = [{"lane": lane, "from_lane": int(value)} for lane, value in enumerate(outputs["received"])]
         return {"lanes": rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.render.blocks import Block, Grid, Table, Text
+from ptxlab.render.blocks import Block, Table, Text, drawn
 
 
 def view(document: dict[str, Any]) -> list[Block]:
@@ -17,13 +17,21 @@ def view(document: dict[str, Any]) -> list[Block]:
         Text(result["conclusion"], "conclusion"),
         Table(
             "one warp instruction",
-            ("wavefronts", "ideal", "conflicts"),
+            ("wavefronts", "ideal of full warps", "conflicts"),
             [(result["wavefronts"], result["ideal"], result["conflicts"])],
         ),
+        *_total(result["total"]),
         Table(
             "phases",
             ("lanes", "wavefronts"),
             [(each["lanes"], each["wavefronts"]) for each in result["phases"]],
         ),
-        *(Grid(**each) for each in result["pictures"]),
+        *(drawn(each) for each in result["pictures"]),
     ]
+
+
+def _total(total: dict[str, Any]) -> list[Block]:
+    """Return the sums that counters show, where the instruction runs more than once."""
+    if total["instructions"] == 1:
+        return []
+    return [Table("all of them", tuple(total), [tuple(total.values())])]

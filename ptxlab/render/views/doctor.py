@@ -8,12 +8,15 @@ from ptxlab.render.blocks import Block, Cell, Table, Text
 
 
 def view(document: dict[str, Any]) -> list[Block]:
-    """Return the parts that are here, what was tried with them, and the variables that are read."""
+    """Return the verdict, the parts that are here, what was tried with them, and the variables."""
     result = document["result"]
     parts: list[tuple[Cell, ...]] = [
         (row["name"], row["status"], row["version"], row["found_via"], row["path"]) for row in result["tools"]
     ]
-    blocks: list[Block] = [Table("parts", ("part", "status", "version", "found via", "path"), parts)]
+    blocks: list[Block] = [
+        _verdict(document),
+        Table("parts", ("part", "status", "version", "found via", "path"), parts),
+    ]
     mends: list[tuple[Cell, ...]] = [(row["name"], row["hint"]) for row in result["tools"] if row["hint"]]
     if mends:
         blocks.append(Table("what would mend or extend it", ("part", "command or reason"), mends))
@@ -28,7 +31,7 @@ def view(document: dict[str, Any]) -> list[Block]:
     ]
     columns = ("variable", "type", "meaning", "value")
     blocks.append(Table("environment variables that ptxlab reads", columns, variables))
-    return [*blocks, _verdict(document)]
+    return blocks
 
 
 def _verdict(document: dict[str, Any]) -> Text:

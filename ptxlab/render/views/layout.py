@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
-from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Grid, Medium, Table, Text
+from ptxlab.render.blocks import EVERYWHERE, FILES, SCREEN, Block, Cell, Medium, Table, Text, drawn
 from ptxlab.render.operands import formula_table, operand_blocks
 
 _KINDS = 3
@@ -17,7 +19,7 @@ _OPERANDS = 2
 _PATTERNS = 8
 """So many ways in which lanes exchange elements are shown on a terminal."""
 
-_NAMES = {"logical_col": "logical_col here"}
+_NAMES = {"logical_col": "col of the full A, with this metadata"}
 """Columns that need another name than their key: this one depends on the metadata that is in use."""
 
 
@@ -48,7 +50,13 @@ def _what(document: dict[str, Any]) -> list[Block]:
 
 
 def _answered(document: dict[str, Any], title: str, entries: list[dict[str, Any]]) -> list[Block]:
-    return [_title(document), _conclusion(document["result"]), *_entries(title, entries)]
+    result = document["result"]
+    return [_title(document), _conclusion(result), *_entries(title, entries), *_pictures(result)]
+
+
+def _pictures(result: dict[str, Any]) -> list[Block]:
+    """Return what is drawn into files: on a terminal the answer is enough."""
+    return [replace(drawn(each), media=("picture",)) for each in result["pictures"]]
 
 
 def _title(document: dict[str, Any]) -> Text:
@@ -86,7 +94,7 @@ def _flat(result: dict[str, Any], names: list[str]) -> Table:
 
 def _detail(document: dict[str, Any]) -> list[Block]:
     result = document["result"]
-    blocks: list[Block] = [_title(document), *_entries("operands", result["operands"])]
+    blocks: list[Block] = [_title(document), *_entries("operands", result["operands"]), *_pictures(result)]
     if result["emulated"]:
         blocks.insert(1, Text(result["emulated"], "warning"))
     if result["formulas"]:
@@ -115,14 +123,23 @@ def _traced(document: dict[str, Any]) -> list[Block]:
     setup = f"{params['dtype']}, tile {tile}, swizzle {params['swizzle']}"
     user = f"{params['operand']} of {params['instr']}"
     title = Text(f"The way of element [{element}]: {setup}, {user}", "heading")
-    rows: list[tuple[Cell, ...]] = [
-        (step["stage"], step["name"], step["value"], step["formula"] or "given", step["meaning"])
-        for step in result["trace"]
-    ]
-    table = Table("step by step", ("where", "name", "value", "formula", "what it is"), rows)
-    grids = [Grid(**{**each, "marked": tuple(each["marked"])}) for each in result["pictures"]]
+    grids = [drawn(each) for each in result["pictures"]]
     told = [Text(text) for text in (result["contributes"]["conclusion"], result["legend"])]
-    return [title, _conclusion(result), told[0], *_held(document), *grids, told[1], table]
+    return [title, _conclusion(result), told[0], *_held(document), *grids, told[1], *_steps(result["trace"])]
+
+
+def _steps(trace: list[dict[str, Any]]) -> list[Block]:
+    """Return a table for each place where the element is; in files for programs one flat list."""
+    columns = ("name", "value", "formula", "what it is")
+    flat: list[tuple[Cell, ...]] = [
+        (step["stage"], step["name"], step["value"], step["formula"] or "given", step["meaning"])
+        for step in trace
+    ]
+    places: list[Block] = [
+        Table(place, columns, [row[1:] for row in rows], ("table", "picture"))
+        for place, rows in ((each, list(own)) for each, own in groupby(flat, key=lambda row: str(row[0])))
+    ]
+    return [*places, Table("step by step", ("where", *columns), flat, ("csv", "md"))]
 
 
 def _held(document: dict[str, Any]) -> list[Block]:
@@ -200,19 +217,12 @@ def _support(document: dict[str, Any]) -> list[Block]:
     archs = tuple(result["archs"])
     reasons = _reasons(result["forms"])
     numbers = {reason: str(number) for number, reason in enumerate(reasons, 1)}
-    blocks: list[Block] = []
+    blocks: list[Block] = [_conclusion(result)]
     for name in dict.fromkeys(form["instruction"] for form in result["forms"]):
         forms = [form for form in result["forms"] if form["instruction"] == name]
-        rows: list[tuple[Cell, ...]] = [
-            (
-                form["ptx"],
-                *(_status(form["support"][arch]) for arch in archs),
-                _sass(form["support"]),
-                ", ".join(dict.fromkeys(numbers[each] for _, each in _refusals(form))) or None,
-            )
-            for form in forms
-        ]
-        blocks.append(Table(name, ("PTX", *archs, "SASS", "refused"), rows))
+        each_arch: dict[str, tuple[str, ...]] = {arch: (arch,) for arch in archs}
+        blocks.append(_matrix(name, forms, each_arch, numbers, FILES))
+        blocks.append(_matrix(name, forms, _agreeing(forms, archs), numbers, SCREEN))
     if reasons:
         refused: list[tuple[Cell, ...]] = [
             (numbers[reason], reason, len(names), ", ".join(where))
@@ -221,13 +231,40 @@ def _support(document: dict[str, Any]) -> list[Block]:
         blocks.append(Table("refused by ptxas", ("refused", "reason", "forms", "on"), refused))
     legend = (
         "native: one operation of the chip does it; emulated: other code stands for it; -: ptxas refuses it, "
-        "for the reason whose number is in the last column."
+        "for the reason whose number is under refused."
     )
     return [
         *blocks,
         Text(legend, "faint"),
         Text(f"Compiled by {document['environment']['compiler']}.", "faint"),
     ]
+
+
+def _matrix(
+    name: str,
+    forms: list[dict[str, Any]],
+    columns: dict[str, tuple[str, ...]],
+    numbers: dict[str, str],
+    media: tuple[Medium, ...],
+) -> Table:
+    """Return a row for each form, a column for each group of architectures, which agree on all of them."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            form["ptx"],
+            *(_status(form["support"][group[0]]) for group in columns.values()),
+            ", ".join(dict.fromkeys(numbers[each] for _, each in _refusals(form))) or None,
+            _sass(form["support"]),
+        )
+        for form in forms
+    ]
+    return Table(name, ("PTX", *columns, "refused", "SASS"), rows, media)
+
+
+def _agreeing(forms: list[dict[str, Any]], archs: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return neighbouring architectures that have all of the forms alike, under the name "sm_80-89"."""
+    alike = groupby(archs, key=lambda arch: [form["support"][arch]["status"] for form in forms])
+    groups = (tuple(own) for _, own in alike)
+    return {own[0] if len(own) == 1 else f"{own[0]}-{own[-1].removeprefix('sm_')}": own for own in groups}
 
 
 def _status(cell: dict[str, str]) -> str | None:

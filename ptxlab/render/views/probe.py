@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from ptxlab.render.blocks import EVERYWHERE, FILES, Block, Cell, Grid, Medium, Table, Text
+from ptxlab.isa.threads import thread
+from ptxlab.render.blocks import EVERYWHERE, FILES, SCREEN, Block, Cell, Grid, Medium, Table, Text
 from ptxlab.render.operands import LEFT_OUT, OPERANDS, formula_table, operand_blocks
 
 _LETTERS = "abcdefgh"  # slot of a register, from the low bits up
+_LINES = 16  # of a picture, that a terminal shows
+_CUT = Text(
+    "Left out here: --full prints whole pictures and every column; --svg, --html and --format have them.",
+    "faint",
+    SCREEN,
+)
 _LEGEND = "A cell names the lane that holds the element, and its slot: a is the lowest bits."
 _DRAWN = ("registers", "holds", "recordings", *OPERANDS)  # what is shown elsewhere in the view
 
@@ -90,7 +98,8 @@ def _ran(document: dict[str, Any]) -> list[Block]:
         *_failed(document),
     ]
     if "shown" in result:  # the user asked for just these
-        return [*blocks, *_extras(result, result["shown"]), *_notes(result), _backend(document)]
+        extras = _extras(result, result["shown"], full=bool(document["params"].get("full")))
+        return [*blocks, *extras, *_notes(result), _backend(document)]
     lane, full = (document["params"].get(name) for name in ("lane", "full"))
     whole = bool(full) or lane is not None
     if "registers" in result:
@@ -99,24 +108,61 @@ def _ran(document: dict[str, Any]) -> list[Block]:
         blocks.append(_dump(document, EVERYWHERE if whole else FILES))
     blocks += operand_blocks(result, _source(document), full=bool(full), lane=lane)
     drawn = (*_DRAWN, "source") if "registers" in result else _DRAWN
-    blocks += [*_extras(result, [name for name in result if name not in drawn]), *_notes(result)]
     left_out = [] if whole or not any(block.media == FILES for block in blocks) else [LEFT_OUT]
-    return [*blocks, *left_out, *_footing(document)]
+    blocks += _extras(result, [name for name in result if name not in drawn], full=bool(full))
+    return [*blocks, *_notes(result), *left_out, *_footing(document)]
 
 
-def _extras(result: dict[str, Any], names: Iterable[str]) -> list[Block]:
-    """Return the pictures and tables of a result that have no place of their own."""
+def _extras(result: dict[str, Any], names: Iterable[str], *, full: bool) -> list[Block]:
+    """Return the pictures and tables of a result that have no place of their own.
+
+    A terminal gets the first lines of a picture and the columns that are not minor, unless all is asked for.
+    """
     titles = result.get("titles", {})
+    minor = [] if full else result.get("minor", [])
     blocks: list[Block] = []
     for name in names:
         rows = result[name]
         if name == "pictures":
-            blocks += [Grid(**each) for each in rows]
+            blocks += [part for each in rows for part in _parts(Grid(**each), full=full)]
         elif _is_table(rows):
-            blocks.append(
-                Table(titles.get(name, name), tuple(rows[0]), [tuple(row.values()) for row in rows])
-            )
-    return blocks
+            blocks += _tables(titles.get(name, name), rows, titles, minor)
+    return [*blocks, _CUT] if any(block.media == FILES for block in blocks) else blocks
+
+
+def _parts(grid: Grid, *, full: bool) -> list[Grid]:
+    """Return the picture, or its first lines for a terminal and the whole of it for files."""
+    if full or len(grid.cells) <= _LINES:
+        return [grid]
+    first = replace(
+        grid,
+        title=f"{grid.title}: the first {_LINES} of {len(grid.cells)} lines",
+        cells=grid.cells[:_LINES],
+        colours=grid.colours[:_LINES],
+        row_names=grid.row_names[:_LINES],
+        media=SCREEN,
+    )
+    return [first, replace(grid, media=FILES)]
+
+
+def _tables(title: str, rows: list[dict[str, Any]], titles: dict[str, str], minor: list[str]) -> list[Table]:
+    """Return the table, or without minor columns for a terminal and the whole of it for files."""
+    whole = _table(title, rows, list(rows[0]), titles, EVERYWHERE)
+    kept = [name for name in rows[0] if name not in minor]
+    if len(kept) == len(rows[0]):
+        return [whole]
+    return [_table(title, rows, kept, titles, SCREEN), replace(whole, media=FILES)]
+
+
+def _table(
+    title: str,
+    rows: list[dict[str, Any]],
+    names: list[str],
+    titles: dict[str, str],
+    media: tuple[Medium, ...],
+) -> Table:
+    columns = tuple(titles.get(name, name) for name in names)
+    return Table(title, columns, [tuple(row[name] for name in names) for row in rows], media)
 
 
 def _notes(result: dict[str, Any]) -> list[Block]:
@@ -158,12 +204,14 @@ def _matrix(result: dict[str, Any], entries: list[dict[str, int]], title: str) -
     rows, cols = result["matrix"]["rows"], result["matrix"]["cols"]
     cells = [[""] * cols for _ in range(rows)]
     colours: list[list[int | None]] = [[None] * cols for _ in range(rows)]
+    keys: list[list[str | None]] = [[None] * cols for _ in range(rows)]
     lettered = any(entry["slot"] for entry in result["registers"])
     for entry in entries:
         slot = _LETTERS[entry["slot"]] if lettered else ""
         cells[entry["row"]][entry["col"]] = f"{entry['lane']}{slot}"
         colours[entry["row"]][entry["col"]] = entry["lane"]
-    return Grid(title, cells, colours)
+        keys[entry["row"]][entry["col"]] = thread(entry)
+    return Grid(title, cells, colours, keys=keys)
 
 
 def _dump(document: dict[str, Any], media: tuple[Medium, ...]) -> Table:
@@ -214,11 +262,12 @@ def _lines(result: dict[str, Any]) -> list[Block]:
 
 
 def _failed(document: dict[str, Any]) -> list[Block]:
-    """Say which checks did not hold."""
+    """Say which checks did not hold; what the conclusion said is not said again."""
+    told = document["result"]["conclusion"].casefold()
+    failed = [check for check in document["checks"] if not check["ok"]]
     return [
-        Text(f"FAILED: {check['name']}: {check['detail']}", "bad")
-        for check in document["checks"]
-        if not check["ok"]
+        Text(f"FAILED: {name}" if detail.casefold() in told else f"FAILED: {name}: {detail}", "bad")
+        for name, detail in ((each["name"], each["detail"]) for each in failed)
     ]
 
 
@@ -240,7 +289,8 @@ def _footing(document: dict[str, Any]) -> list[Block]:
         what = ", ".join(held) or " ".join(absent) or "nothing of what was claimed"
         blocks.append(Text(f"SASS: {what} {among}"))
     blocks.append(_backend(document))
-    held = [check["name"] for check in document["checks"] if check["ok"]]
+    titles = result.get("titles", {})
+    held = [titles.get(check["name"], check["name"]) for check in document["checks"] if check["ok"]]
     if held:
         blocks.append(Text(f"checks that held: {', '.join(held)}", "faint"))
     device = document["environment"].get("device")
@@ -249,7 +299,9 @@ def _footing(document: dict[str, Any]) -> list[Block]:
         for check in document["checks"]
         if check["ok"] and check["name"] == "prediction" and device
     ]
-    blocks += [Text(f"not done: {each['case']}: {each['reason']}", "faint") for each in document["skipped"]]
+    told = {"recording"} if result.get("unproven") else set()  # above, as a warning
+    skipped = [each for each in document["skipped"] if each["case"] not in told]
+    blocks += [Text(f"not done: {each['case']}: {each['reason']}", "faint") for each in skipped]
     return blocks + [
         Text(f"model agrees with {each['device']}, recorded {each['date']}", "good")
         for each in result.get("recordings", [])

@@ -12,7 +12,7 @@ _LEAST = 0.05  # percent: a stall reason below it is left out
 
 _SETTINGS = (
     *("target", "metrics", "section_set", "kernel", "launch_skip", "launch_count"),
-    *("report", "device", "timeout", "program"),
+    *("report", "device", "timeout", "explain", "program"),
 )
 """Parameters that say how to profile; the others are those of the experiment."""
 
@@ -60,6 +60,8 @@ def _kernel(kernel: dict[str, Any]) -> Iterator[Block]:
         columns = ("where warps were", "cycles per instruction", "percent", "", "waiting")
         yield Table("stalls", columns, _stalls(kernel["stalls"]))
     yield _shared(kernel)
+    for told in kernel["explanation"]:
+        yield Text(told)
     yield _limits(kernel)
     if kernel["metrics"]:
         yield Table("metrics", ("metric", "value"), list(kernel["metrics"].items()))
@@ -134,6 +136,7 @@ def _without_profiler(result: dict[str, Any]) -> list[Block]:
     if modelled:
         blocks.append(Text("Modelled, not measured.", "warning"))
         blocks.append(Table("modelled", ("what", "modelled", "unit"), modelled))
+    blocks += [Text(told) for told in result.get("explanation", [])]
     return blocks
 
 

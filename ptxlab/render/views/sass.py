@@ -7,6 +7,7 @@ from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Table, Text
 
+_CLAIMS = 8  # that hold and are spelled out
 _IN_FULL = 3
 """With no more kernels than this, every opcode of each is shown; --kernel chooses one of more."""
 
@@ -159,7 +160,10 @@ def _conclusion(document: dict[str, Any]) -> list[Block]:
     blocks: list[Block] = []
     if checks:
         failed = [each for each in checks if not each["ok"]]
+        asked = document["params"].get("check") or document["params"].get("expect")
+        held = [each for each in checks if each["ok"]] if asked else []
         blocks += [Text(f"{each['name']}: {each['detail']}", "bad") for each in failed]
+        blocks += [Text(f"{each['name']}: {each['detail']}", "good") for each in held[:_CLAIMS]]
         blocks.append(Text(f"{len(checks) - len(failed)} of {len(checks)} claims hold.", "conclusion"))
     if len(kernels) > _IN_FULL:
         blocks.append(Text("--kernel NAME shows every opcode and the loops of one kernel.", "faint"))

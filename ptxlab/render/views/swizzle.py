@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ptxlab.render.blocks import Block, Cell, Table, Text
+from ptxlab.render.blocks import Block, Cell, Table, Text, drawn
 
 
 def view(document: dict[str, Any]) -> list[Block]:
     """Return the answer in its units, the cost before and after, and the sentence."""
     result = document["result"]
     if "converted" in result:
-        return [_table("one swizzle in several units", result["converted"]), _conclusion(document)]
+        return [
+            Text(f"Swizzle {document['params']['swizzle']} of {document['params']['from']}", "heading"),
+            _conclusion(document),
+            _table("one swizzle in several units", result["converted"]),
+            *_pictures(result),
+        ]
     return [
+        Text(_title(document), "heading"),
+        _conclusion(document),
         *([_table("busiest instruction by padding", result["tried"])] if "tried" in result else []),
         _costs(document),
         *([_table("by access", result["accesses"])] if len(result["accesses"]) > 1 else []),
-        Text(
-            f"Summed over {result['instructions']} warp instructions, which use the whole tile once.",
-            "faint",
-        ),
+        Text(_summed(result), "faint"),
         *[
             Text(f"{name} is a model: no counter tells its wavefronts.", "warning")
             for name in result["modelled"]
         ],
         *_failures(document),
-        _conclusion(document),
+        *_pictures(result),
         *([Text(result["cuda"])] if "cuda" in result else []),
     ]
+
+
+def _summed(result: dict[str, Any]) -> str:
+    """Say what the sums are over; expressions may leave elements out, and use others more than once."""
+    several = "" if result["instructions"] == 1 else "s"
+    whole = ", which use the whole tile once" if result["whole_tile"] else ""
+    return f"Summed over {result['instructions']} warp instruction{several}{whole}."
+
+
+def _pictures(result: dict[str, Any]) -> list[Block]:
+    """Return what is drawn into files."""
+    return [replace(drawn(each), media=("picture",)) for each in result["pictures"]]
 
 
 def _failures(document: dict[str, Any]) -> list[Block]:
@@ -50,16 +67,20 @@ def _table(title: str, rows: list[dict[str, Cell]]) -> Table:
     return Table(title, tuple(rows[0]), [tuple(row.values()) for row in rows])
 
 
-def _costs(document: dict[str, Any]) -> Table:
-    result, params = document["result"], document["params"]
+def _title(document: dict[str, Any]) -> str:
+    params = document["params"]
     used = " and ".join([params["access"], *params["also"]])
-    title = f"{params['rows']}x{params['cols']} {params['dtype']} in {params['order']} order, {used}"
+    return f"{params['rows']}x{params['cols']} {params['dtype']} in {params['order']} order, {used}"
+
+
+def _costs(document: dict[str, Any]) -> Table:
+    result = document["result"]
     rows: list[tuple[Cell, ...]] = [
         (name, each["wavefronts"], each["ideal"], each["conflicts"])
         for name, each in (("as it is", result["naive"]), (_answer(result), result))
         if name
     ]
-    return Table(title, ("layout", "wavefronts", "ideal", "conflicts"), rows)
+    return Table("wavefronts", ("layout", "wavefronts", "ideal", "conflicts"), rows)
 
 
 def _answer(result: dict[str, Any]) -> str:
