@@ -142,7 +142,7 @@ def test_options_that_do_not_go_together_say_what_is_legal() -> None:
     """Too much shared memory, too many warps, too little to copy, too few registers."""
     ampere, warptile = find_stage("ampere"), find_stage("wmma-warptile")
     assert "a block on sm_90a can have 232448" in refused(ampere, tile_k=64, stages=5)
-    assert "legal: at most 16" in refused(warptile, warp="32x32")
+    assert "legal: at most 16" in refused(warptile, block="128x256", warp="32x32")
     assert "legal: 32 or more" in refused(warptile, block="128x128", warp="32x32", tile_k=16)
     assert "legal: tile_k 16 or 32" in refused(warptile, dtype="bf16", tile_k=64)
 

@@ -15,10 +15,22 @@
 //     8 neighbours, 16 bytes.
 // Blocks walk C in groups of GROUP bands, so that those which run together share their operands in the L2.
 //
-// What limits it: on Hopper mma.sync itself, which on an H200 reached at most 643 of the data sheet's 989
-// TFLOP/s (a loop without loads, 2026-11-30); and the L2. An earlier version, with tiles of 128x256, a
-// block a tile and __syncthreads(), did 480 TFLOP/s at 4096^3; without its copies it was 532, without its
-// ldmatrix 476: fragments cost nothing, copies a tenth (2026-11-30).
+// What limits it, on an H200 (2026-11-30; bf16, tn, random data, all sides in turn in one run). Sides that
+// draw less power ran at a higher clock, so most numbers are FLOP per clock and SM.
+//   - mma.sync itself: a loop of nothing else did 2721, at most 643 of the data sheet's 989 TFLOP/s.
+//   - 192x256x64 in 4 stages did 2107 at 4096^3, 2143 at 8192^3 and 1843 at 2048^3, 77, 79 and 68 % of that;
+//     in TFLOP/s 447, 437 and 400, which is 82, 85 and 68 %. 3 % are tiles that do not fill the last wave.
+//   - Copies and ldmatrix together. 192x256x32 in 8 stages did 2028 at 4096^3; without its copies 2324,
+//     without its ldmatrix 2240, without its barrier 2056, without its epilogue 2136, without all four 2595.
+//     It is not the L2, a third of whose throughput was used (x64), nor the width of shared memory, half of
+//     it. Of 6.7 warps per issued instruction 0.39 waited for ldmatrix and 0.27 for copies or their addresses
+//     (x64); without copies (x32) 0.05 and 0.02. The tensor pipe was busy in 80 and in 88 % of the active
+//     cycles.
+//   - The depth of a stage: lines of 64 bytes take twice the wavefronts of lines of 128 to be written by
+//     cp.async. 64 gained 4 % over 32 at 4096^3, and 1 % or nothing at the other two sizes.
+//   - Tall tiles gained 4 % at 4096^3 and at 8192^3 (x64; x32: nothing and 3 %), the barrier's halves 4 % and
+//     nothing (x64; x32: 2 and 3 %). GROUP (4, 8 or 16) and STAGES (5 or 8) changed less than 1 %.
+// Without tall tiles, blocks that stay and the halved barrier it had done 1907, 1958 and 1764.
 //
 // What the next rung changes (wgmma): the tensor cores read A and B from shared memory by themselves, and
 // TMA, one thread, brings them there.
@@ -54,17 +66,15 @@ constexpr int AHEAD = STAGES - 2;            // tiles that are in flight, or wai
 // Tiles consist of slabs: 64 rows of A, or 64 columns of B, BK deep. Its lines in shared memory are what is
 // contiguous in global memory: BK elements, or the 64.
 constexpr int SLAB = 64, SLAB_BYTES = SLAB * BK * 2;
-constexpr int SLABS_A = (TALL_BANDS > 0 ? TALL : SHORT) / SLAB, SLABS_B = BN / SLAB;
-constexpr int STAGE_BYTES = (SLABS_A + SLABS_B) * SLAB_BYTES;
-constexpr int COPIES_OF_SLAB = SLAB * BK / CHUNK / THREADS;  // by one thread
-constexpr int COPIES_A = SLABS_A * COPIES_OF_SLAB, COPIES = COPIES_A + SLABS_B * COPIES_OF_SLAB;
-static_assert(SLABS_A <= SLABS_B, "each copy of A is followed by one of B");
+constexpr int SLABS_A = (TALL_BANDS > 0 ? TALL : SHORT) / SLAB, SLABS = SLABS_A + BN / SLAB;
+constexpr int STAGE_BYTES = SLABS * SLAB_BYTES;
 
 template <bool K_CONTIGUOUS>
 struct Slab {
     static constexpr int LINES = K_CONTIGUOUS ? SLAB : BK;
     static constexpr int CHUNKS = (K_CONTIGUOUS ? BK : SLAB) / CHUNK;  // of a line
     static constexpr int LINES_AT_ONCE = THREADS / CHUNKS;  // that the block copies, a chunk a thread
+    static constexpr int COPIES = LINES / LINES_AT_ONCE;
     static_assert(CHUNKS == 4 || CHUNKS == 8, "lines of 64 or 128 bytes");
     static_assert(LINES % LINES_AT_ONCE == 0 && LINES_AT_ONCE % 8 == 0, "copies are whole, and alike");
 
@@ -114,7 +124,7 @@ __device__ __forceinline__ void store_shared(unsigned target, TYPE value)
 template <bool K_CONTIGUOUS>
 struct Operand {
     using Place = Slab<K_CONTIGUOUS>;
-    const TYPE* source;  // of the chunk to be copied next; if not K_CONTIGUOUS, of the tile's first
+    const TYPE* source;  // of its first chunk in the tile to be copied next
     size_t stride;       // elements between two lines
     int left, left_k;    // elements of the matrix from the tile's corner on, along m or n, and along k
 
@@ -126,36 +136,28 @@ struct Operand {
         left_k = k;
     }
 
-    // To the next tile along k, once all slabs of this one have been copied.
-    template <int COUNT>
     __device__ __forceinline__ void advance()
     {
-        step_on(K_CONTIGUOUS ? BK - COUNT * SLAB * stride : BK * stride);
+        source += K_CONTIGUOUS ? BK : BK * stride;
         left_k -= BK;
     }
 
     static __device__ __forceinline__ int line() { return threadIdx.x / Place::CHUNKS; }
     static __device__ __forceinline__ int chunk() { return threadIdx.x % Place::CHUNKS; }
 
-    static __device__ __forceinline__ int place() { return Place::place(line(), chunk()); }
-
-    // Copies the i-th of this thread's chunks of a slab to the stage at `target`, if `wanted`. They are
-    // LINES_AT_ONCE lines apart, which the swizzle's period divides: one addition leads from place to place.
-    __device__ __forceinline__ void copy(int slab, int i, unsigned target, bool wanted)
+    // The lines that a thread copies are LINES_AT_ONCE apart, which the swizzle's period divides: one
+    // addition leads from one place to the next.
+    __device__ __forceinline__ void copy_slab(int slab, unsigned target) const
     {
-        const int further = i * Place::LINES_AT_ONCE;
-        const int along = slab * SLAB + (K_CONTIGUOUS ? line() + further : chunk() * CHUNK);
-        const int depth = K_CONTIGUOUS ? chunk() * CHUNK : line() + further;
-        const TYPE* const from = K_CONTIGUOUS ? source : source + slab * SLAB + further * stride;
-        const unsigned to = target + slab * SLAB_BYTES + further * Place::CHUNKS * 16;
-        if (wanted) copy_chunk(to, from, left - along, left_k - depth);
-        if (K_CONTIGUOUS) step_on(Place::LINES_AT_ONCE * stride);
-    }
-
-    // An addition that the compiler does not see through: it would multiply anew for each chunk.
-    __device__ __forceinline__ void step_on(size_t elements)
-    {
-        asm("add.s64 %0, %0, %1;" : "+l"(source) : "l"(elements * sizeof(TYPE)));
+        const TYPE* const from = source + slab * SLAB * (K_CONTIGUOUS ? stride : 1);
+#pragma unroll(GUARD == 2 ? 1 : Place::COPIES)
+        for (int i = 0; i < Place::COPIES; ++i) {
+            const int further = i * Place::LINES_AT_ONCE;
+            const int along = slab * SLAB + (K_CONTIGUOUS ? line() + further : chunk() * CHUNK);
+            const int depth = K_CONTIGUOUS ? chunk() * CHUNK : line() + further;
+            copy_chunk(target + Place::place(line(), chunk()) + further * Place::CHUNKS * 16,
+                       from + further * stride, left - along, left_k - depth);
+        }
     }
 
     static __device__ __forceinline__ void copy_chunk(unsigned target, const TYPE* from, int along, int depth)
@@ -187,7 +189,7 @@ struct Copies {
     int index, count;  // of the tile of C, and how many there are
     int slabs_a;       // of a tile of A; 0 when there is nothing left to be copied
     int left;          // tiles along k
-    unsigned target;   // where the stage that is written next begins
+    int stage = 0;     // that is written next
 
     __device__ __forceinline__ void begin()
     {
@@ -200,25 +202,22 @@ struct Copies {
         left = (k - 1) / BK + 1;
     }
 
-    // One of COPIES of a tile, A's and B's in turn.
-    __device__ __forceinline__ void copy(int number)
+    __device__ __forceinline__ void copy_slab(int slab)
     {
-        const bool of_a = number < 2 * COPIES_A && number % 2 == 0;
-        const int i = of_a ? number / 2 : number < 2 * COPIES_A ? number / 2 : number - COPIES_A;
-        const int slab = i / COPIES_OF_SLAB, within = i % COPIES_OF_SLAB;
-        if (of_a)
-            from_a.copy(slab, within, target + from_a.place(), slab < slabs_a);
-        else
-            from_b.copy(slab, within, target + from_b.place() + SLABS_A * SLAB_BYTES, slabs_a > 0);
+        const unsigned target = shared + stage * STAGE_BYTES + slab * SLAB_BYTES;
+        if (slab < SLABS_A) {
+            if (slab < slabs_a) from_a.copy_slab(slab, target);
+        } else if (slabs_a > 0) {
+            from_b.copy_slab(slab - SLABS_A, target);
+        }
     }
 
     __device__ __forceinline__ void finish()
     {
         ptxlab::cp_async_commit();  // an empty group too: the groups are counted
-        target += STAGE_BYTES;
-        if (target >= shared + STAGES * STAGE_BYTES) target = shared;
-        from_a.template advance<SLABS_A>();
-        from_b.template advance<SLABS_B>();
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        from_a.advance();
+        from_b.advance();
         if (--left == 0) {
             index += gridDim.x;
             begin();
@@ -287,7 +286,7 @@ struct Fragments {
     }
     static __device__ __forceinline__ int first_b(int warp_col, int lane)
     {
-        return further<B_K>(0, 0, warp_col) +
+        return SLABS_A * SLAB_BYTES + further<B_K>(0, 0, warp_col) +
                (B_K ? Slab<B_K>::place(lane / 16 * 8 + lane % 8, lane / 8 % 2)
                     : Slab<B_K>::place(lane % 16, lane / 16));
     }
@@ -302,7 +301,7 @@ struct Fragments {
     __device__ __forceinline__ void load_b(int j, unsigned from, int step)
     {
         unsigned both[4];
-        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j) + SLABS_A * SLAB_BYTES);
+        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j));
         b[j][0] = both[0], b[j][1] = both[1];
         b[j + 1][0] = both[2], b[j + 1][1] = both[3];
     }
@@ -324,26 +323,8 @@ private:
     }
 };
 
-// Two neighbouring elements of C as a thread has summed them, scaled and converted, as words.
-constexpr int WORDS = sizeof(OUT) / 2;
-
-__device__ __forceinline__ void convert(unsigned (&words)[WORDS], float first, float second, const OUT* c,
-                                        int inside, float alpha, float beta)
-{
-    const float sums[2] = {first, second};
-    alignas(8) OUT pair[2];
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-        float value = alpha * sums[e];
-        if (beta != 0.0f && e < inside) value += beta * static_cast<float>(c[e]);
-        pair[e] = static_cast<OUT>(value);
-    }
-#pragma unroll
-    for (int word = 0; word < WORDS; ++word) words[word] = reinterpret_cast<const unsigned*>(pair)[word];
-}
-
-// Four lanes hold a pair each of four n-tiles; afterwards each holds the four pairs of one n-tile.
-__device__ __forceinline__ void exchange(unsigned (&pairs)[4][WORDS], int lane)
+// Four lanes hold two columns each of four n-tiles; afterwards each holds all 8 columns of one n-tile.
+__device__ __forceinline__ void exchange(float (&sums)[4][2], int lane)
 {
 #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {
@@ -351,14 +332,40 @@ __device__ __forceinline__ void exchange(unsigned (&pairs)[4][WORDS], int lane)
         for (int t = 0; t < 4; ++t) {
             if (t & bit) continue;
 #pragma unroll
-            for (int word = 0; word < WORDS; ++word) {
-                unsigned &mine = pairs[t][word], &others = pairs[t + bit][word];
-                const unsigned kept = lane & bit ? others : mine, given = lane & bit ? mine : others;
-                const unsigned taken = __shfl_xor_sync(0xffffffff, given, bit);
+            for (int e = 0; e < 2; ++e) {
+                float &mine = sums[t][e], &others = sums[t + bit][e];
+                const float kept = lane & bit ? others : mine, given = lane & bit ? mine : others;
+                const float taken = __shfl_xor_sync(0xffffffff, given, bit);
                 mine = lane & bit ? taken : kept;
                 others = lane & bit ? kept : taken;
             }
         }
+    }
+}
+
+// 8 neighbouring elements of C, of which the first `inside` exist.
+__device__ __forceinline__ void write_chunk(const float (&sums)[4][2], OUT* to, int inside, bool aligned,
+                                            float alpha, float beta)
+{
+    float values[CHUNK];
+#pragma unroll
+    for (int e = 0; e < CHUNK; ++e) values[e] = alpha * sums[e / 2][e % 2];
+    if (beta != 0.0f) {
+#pragma unroll
+        for (int e = 0; e < CHUNK; ++e)
+            if (e < inside) values[e] += beta * static_cast<float>(to[e]);
+    }
+    alignas(16) OUT line[CHUNK];
+#pragma unroll
+    for (int e = 0; e < CHUNK; ++e) line[e] = static_cast<OUT>(values[e]);
+    if (inside == CHUNK && aligned) {
+#pragma unroll
+        for (int part = 0; part < static_cast<int>(sizeof(line) / 16); ++part)
+            ptxlab::store_16(reinterpret_cast<uint4*>(to) + part, reinterpret_cast<const uint4*>(line)[part]);
+    } else {
+#pragma unroll
+        for (int e = 0; e < CHUNK; ++e)
+            if (e < inside) to[e] = line[e];
     }
 }
 
@@ -370,33 +377,20 @@ __device__ __forceinline__ void write_out(const Sums& sums, OUT* c, int row, int
     for (int part = 0; part < 2 * MOST_M; ++part) {  // 8 rows
         if (8 * part >= rows) break;
         const int y = row + 8 * part + lane / 4;
-        OUT* const line = c + static_cast<size_t>(y) * n;
 #pragma unroll
         for (int j = 0; j < TILES_N; j += 4) {
-            alignas(16) unsigned pairs[4][WORDS];
+            float chunk[4][2];
 #pragma unroll
-            for (int t = 0; t < 4; ++t) {
-                const float* const pair = &sums[part / 2][j + t][part % 2 * 2];
-                const int x = col + 8 * (j + t) + lane % 4 * 2;
-                convert(pairs[t], pair[0], pair[1], line + x, y < m ? n - x : 0, alpha, beta);
-            }
-            exchange(pairs, lane);
+            for (int e = 0; e < CHUNK; ++e)
+                chunk[e / 2][e % 2] = sums[part / 2][j + e / 2][part % 2 * 2 + e % 2];
+            exchange(chunk, lane);
             const int x = col + 8 * (j + lane % 4);
-            if (GUARD == 0 || (y < m && x + CHUNK <= n && n % CHUNK == 0)) {
-#pragma unroll
-                for (int i = 0; i < WORDS; ++i)
-                    ptxlab::store_16(line + x + i * CHUNK / WORDS, reinterpret_cast<const uint4*>(pairs)[i]);
-            } else {
-#pragma unroll
-                for (int e = 0; e < CHUNK; ++e)
-                    if (y < m && x + e < n) line[x + e] = reinterpret_cast<const OUT*>(pairs)[e];
-            }
+            const int inside = GUARD == 0 ? CHUNK : y < m ? min(max(n - x, 0), CHUNK) : 0;
+            const bool aligned = GUARD == 0 || n % CHUNK == 0;
+            write_chunk(chunk, c + static_cast<size_t>(y) * n + x, inside, aligned, alpha, beta);
         }
     }
 }
-
-constexpr int COPY_QUARTERS = 3, SAY_QUARTER = 2;
-constexpr bool FENCE = true;
 
 // Adds up all of a tile of C that has WARPS_DOWN * 16 * TILES_M rows. `stage` is that of its first tiles of A
 // and B, which are there; on return, that of the next tile's.
@@ -404,8 +398,7 @@ template <int TILES_M>
 __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& agreement, int& stage)
 {
     constexpr int PAIRS = TILES_M / 2, SLOTS = STEPS * PAIRS;  // of 32 rows in a step, and in a tile
-    constexpr int PRODUCTS = SLOTS * 2 * TILES_N, COPY_UNTIL = PRODUCTS * COPY_QUARTERS / 4;
-    static_assert(SLOTS % 2 == 0, "sets take turns");
+    static_assert(SLOTS % 2 == 0 && SLABS <= 2 * SLOTS, "sets take turns; two slabs at most for each");
     static_assert(A_K || 16 * TILES_M % SLAB == 0, "a warp's rows of such an A begin with a slab");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int warp_row = warp / WARPS_ACROSS * 16 * TILES_M, warp_col = warp % WARPS_ACROSS * WN;
@@ -426,7 +419,7 @@ __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& 
             const int step = slot / PAIRS, pair = slot % PAIRS;
             const bool last = pair == PAIRS - 1;
             const int next_step = last ? (step + 1) % STEPS : step;
-            if (slot == SLOTS * SAY_QUARTER / 4) agreement.say(lane);
+            if (slot == SLOTS / 4) agreement.say(lane);
             if (slot == SLOTS - 2) agreement.ask();
             if (slot == SLOTS - 1) {
                 agreement.reach();
@@ -434,7 +427,6 @@ __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& 
                 from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
             }
             held.load_a((slot + 1) % 2, from_a, next_step, last ? 0 : 32 * (pair + 1));
-            if (FENCE) __syncwarp();
 #pragma unroll
             for (int j = 0; j < TILES_N; j += 2) {
 #pragma unroll
@@ -442,16 +434,12 @@ __device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& 
                     const int i = x / 2, right = i ^ x % 2;
                     ptxlab::mma_m16n8k16<TYPE>(sums[2 * pair + i][j + right], held.a[slot % 2][i],
                                                held.b[j + right]);
-                    const int product = (slot * TILES_N / 2 + j / 2) * 4 + x;
-#pragma unroll
-                    for (int copy = product * COPIES / COPY_UNTIL; copy < COPIES; ++copy)
-                        if (copy < (product + 1) * COPIES / COPY_UNTIL) copies.copy(copy);
                 }
-                if (last) {
-                    held.load_b(j, from_b, next_step);
-                    if (FENCE) __syncwarp();
-                }
+                if (last) held.load_b(j, from_b, next_step);
             }
+#pragma unroll
+            for (int slab = 2 * slot; slab < 2 * slot + 2; ++slab)
+                if (slab < SLABS) copies.copy_slab(slab);
         }
         copies.finish();
     }
@@ -470,12 +458,11 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
     Copies copies{a, b, m, n, k, shared};
     copies.index = blockIdx.x;
     copies.count = count_tiles(m, n);
-    copies.target = shared;
     copies.begin();
 #pragma unroll 1
-    for (int i = 0; i < AHEAD; ++i) {
+    for (int stage = 0; stage < AHEAD; ++stage) {
 #pragma unroll
-        for (int copy = 0; copy < COPIES; ++copy) copies.copy(copy);
+        for (int slab = 0; slab < SLABS; ++slab) copies.copy_slab(slab);
         copies.finish();
     }
     ptxlab::cp_async_wait<AHEAD - 1>();

@@ -34,8 +34,8 @@ class Ampere(TiledStage):
         choices=("128x128", "128x256", "192x256"),
         help="rows and columns of a tile; beside those of 192 rows there may be some of 128",
     )
-    tile_k = option(32, choices=(32, 64), help="depth in k of one stage")
-    stages = option(5, choices=(4, 5, 6, 8), help="tiles of A and B that are in flight or being read")
+    tile_k = option(64, choices=(32, 64), help="depth in k of one stage (64: from sm_90 on)")
+    stages = option(4, choices=(4, 5, 6, 8), help="tiles of A and B that are in flight or being read")
     group = option(8, choices=(1, 2, 4, 8, 16), help="bands of tiles that blocks walk through together")
     barrier = option("split", choices=("split", "block"), help="say and ask apart, or __syncthreads()")
 

@@ -4,16 +4,28 @@
 // Idea: in wmma-dbuf a warp loads two fragments for one product of 16x16x16. Here it owns WM x WN of C, say
 // 64x64: it loads 4 fragments of A and 4 of B, and multiplies each with each, 16 products of 8 loads. The
 // shared-memory port, which was the limit, has a quarter of the work for the same FLOP. The block's tile
-// grows with the warps' (128x256), and with it how often a byte from the L2 is used: 85 FLOP a byte instead
-// of 32. The sums take WM * WN / 32 registers of a thread, 128 for 64x64; the next tiles no longer find room
-// beside them. So cp.async writes them straight into shared memory, where STAGES of them have their place:
-// one is read, the others are on their way. A step takes BK of k: a deeper one has fewer barriers for the
-// same work, and needs more memory.
+// grows with the warps' (128x128, of 4 warps), and with it how often a byte from the L2 is used: 64 FLOP a
+// byte instead of 32. The sums take WM * WN / 32 registers of a thread, 128 for 64x64; the next tiles no
+// longer find room beside them. So cp.async writes them straight into shared memory, where STAGES of them
+// have their place: one is read, the others are on their way. A step takes BK of k: a deeper one has fewer
+// barriers for the same work, and needs more memory. Two blocks share an SM: one multiplies while the other
+// waits.
 //
-// What limits it: mma.sync itself, which on an H200 reached at most 643 of the data sheet's 989 TFLOP/s (a
-// loop without loads, 2026-11-30); a barrier every BK; and fragments that are loaded when they are needed,
-// not before: what hides that is the other warp of the partition. bf16 is slower than f16, because its
-// fragments come as many small loads instead of one ldmatrix (NVRTC 13.0).
+// What limits it, on an H200 (2026-11-30; f16, tn, random data, all sides in turn in one run), in FLOP per
+// clock and SM, of which a loop of mma.sync alone did 2721 with bf16:
+//   - 128x128x32 in 4 stages did 1334 at 4096^3, 1274 at 8192^3 and 1212 at 2048^3 (308, 290, 282 TFLOP/s,
+//     56, 57 and 48 % of that loop's). 128x128x64 in 3 stages, with half the barriers, did 1471, 1573 and
+//     1284 (336, 333, 300); but bf16 has not the registers for it. 128x256, one block an SM, did 1210, 1248
+//     and 1125 with BK = 32, and 1389, 1448 and 1266 with 64.
+//   - Waiting: of 6.6 warps per issued instruction (128x128x64, 4096^3) 1.07 waited for copies or their
+//     addresses, 0.49 for fragments, which are loaded when they are needed, not before, and 0.36 at the
+//     barrier. The tensor pipe was busy in 56 % of the active cycles. Three instructions were issued for each
+//     HMMA.
+//   - The L2: three quarters of its throughput was used.
+//   - Padded lines begin anywhere in 128 bytes, so that a copy touches more of them: 4.2 million conflicts
+//     were counted, in ampere, which swizzles, 0.07 million.
+//   - bf16: its fragments come as many small loads instead of one ldmatrix (NVRTC 13.0). 128x256x32 in 4
+//     stages did 937, 958 and 878 (214, 205, 207 TFLOP/s).
 //
 // What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
 // ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.
