@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from ptxlab.assets import kernels_folder
 from ptxlab.cli.gemm import Init
 from ptxlab.device.job import Job, Launch
+from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm import TYPES, GemmStage, Problem
 from ptxlab.experiments.gemm.check import Check
@@ -23,8 +25,8 @@ from ptxlab.experiments.unit import build_unit
 NUMPY = {"f16": np.float16, "f32": np.float32}
 INITS = tuple(each.value for each in Init)
 LAYOUTS = ("nn", "nt", "tn", "tt")
-TAILS = ((1, 1, 1), (17, 33, 5), (85, 85, 85), (128, 128, 128), (257, 129, 65))
-"""Shapes (m, n, k): one element, odd tails in every dimension, whole tiles."""
+TAILS = ((1, 1, 1), (17, 33, 5), (85, 85, 85), (128, 128, 128), (257, 129, 65), (40, 70, 1600))
+"""Shapes (m, n, k): one element, odd tails in every dimension, whole tiles, and one that is deep."""
 
 
 def copied_kernels(folder: Path) -> Path:
@@ -39,6 +41,19 @@ def copied_kernels(folder: Path) -> Path:
 def problem(m: int, n: int, k: int, **types: str) -> Problem:
     """Return a problem; types are f16 tn, f32 accumulate, f16 out unless given."""
     return Problem(m, n, k, **({"dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"} | types))
+
+
+def taken(stage: GemmStage, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Return a shape (m, n, k), or the next larger one of the granules that the stage takes."""
+    m, n, k = (-(-size // stage.granule) * stage.granule for size in shape)
+    return m, n, k
+
+
+def resized(stage: GemmStage, variant: Case, shape: tuple[int, int, int]) -> Iterator[Case]:
+    """Yield a variant of that shape, or nothing where its own options do not go with it."""
+    sizes = dict(zip("mnk", taken(stage, shape), strict=True))
+    with contextlib.suppress(UsageError):
+        yield stage.case(variant.arch, **variant.params | sizes)
 
 
 def stage_job(stage: GemmStage, case: Case, init: str = "ints", seed: int = 0) -> Job:

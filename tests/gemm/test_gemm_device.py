@@ -14,7 +14,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gemm_jobs import INITS, LAYOUTS, TAILS, check_job, loaded, problem, rounded, stage_job, stored
+from gemm_jobs import (
+    INITS,
+    LAYOUTS,
+    TAILS,
+    check_job,
+    loaded,
+    problem,
+    resized,
+    rounded,
+    stage_job,
+    stored,
+    taken,
+)
 from numpy.typing import NDArray
 
 from ptxlab.device.client import Worker, wrapped_command
@@ -64,9 +76,9 @@ def _points(arch: str) -> list[tuple[str, Case]]:
     for name in STAGES:
         stage = find_stage(name)
         for variant in stage.variants(arch):
-            for m, n, k in TAILS:
-                case = stage.case(arch, **variant.params | {"m": m, "n": n, "k": k})
-                points.setdefault(kernel_name(stage, stage.macros(case)), (name, case))
+            for shape in TAILS:
+                for case in resized(stage, variant, shape):
+                    points.setdefault(kernel_name(stage, stage.macros(case)), (name, case))
     return list(points.values())
 
 
@@ -163,13 +175,13 @@ def test_a_stage_is_exact_on_integers(
 ) -> None:
     """Every variant over tails: the check says so, numpy says so, and the canaries live."""
     stage = find_stage(name)
-    m, n, k = shape
-    for variant in stage.variants(arch):
-        case = stage.case(arch, **variant.params | {"m": m, "n": n, "k": k})
+    cases = [case for variant in stage.variants(arch) for case in resized(stage, variant, shape)]
+    assert cases
+    for case in cases:
         result = worker.run(stage_job(stage, case, "ints"))
         p = Problem.of(case)
         found = Check(p, "ints", 0).read(result.arrays, "c")
-        assert (found.verified, found.wrong, found.max_error) == (m * n, 0, 0), case.key
+        assert (found.verified, found.wrong, found.max_error) == (p.m * p.n, 0, 0), case.key
         product = fill(p, "ints", 0, "a") @ fill(p, "ints", 0, "b")
         assert np.array_equal(
             result.arrays["c"], stored(rounded(product, p.out), by_columns=False, dtype=p.out)
@@ -185,11 +197,12 @@ def test_a_stage_scales_and_adds(
 ) -> None:
     """Exact on integers whose scaled sums are; C is read where beta is not zero, and only there."""
     stage = find_stage(name)
-    case = stage.case(arch, m=85, n=70, k=33, out=out, alpha=alpha, beta=beta)
+    m, n, k = taken(stage, (85, 70, 33))
+    case = stage.case(arch, m=m, n=n, k=k, out=out, alpha=alpha, beta=beta)
     result = worker.run(stage_job(stage, case, "ints"))
     p = Problem.of(case)
     found = Check(p, "ints", 0).read(result.arrays, "c")
-    assert (found.verified, found.wrong) == (85 * 70, 0)
+    assert (found.verified, found.wrong) == (m * n, 0)
     a, b, c = (fill(p, "ints", 0, which) for which in "abc")
     expected = rounded(alpha * (a @ b) + beta * c, out)
     assert np.array_equal(result.arrays["c"], stored(expected, by_columns=False, dtype=out))
@@ -204,11 +217,12 @@ def test_a_stage_is_within_the_bound_and_always_the_same(
     stage = find_stage(name)
     if acc not in stage.options()["acc"].choices:
         pytest.skip(f"{name} does not accumulate in {acc}")
-    case = stage.case(arch, m=257, n=129, k=1000, acc=acc, out="f32")
+    m, n, k = taken(stage, (257, 129, 1000))
+    case = stage.case(arch, m=m, n=n, k=k, acc=acc, out="f32")
     job = stage_job(stage, case, "normal")
     first = worker.run(job).arrays
-    found = Check(problem(257, 129, 1000, acc=acc, out="f32"), "normal", 0).read(first, "c")
-    assert (found.verified, found.wrong) == (257 * 129, 0)
+    found = Check(problem(m, n, k, acc=acc, out="f32"), "normal", 0).read(first, "c")
+    assert (found.verified, found.wrong) == (m * n, 0)
     assert found.max_error is not None
     assert found.max_error > 0
     for _ in range(99):
@@ -220,7 +234,7 @@ def test_sizes_and_pointers_may_alternate(worker: Worker, arch: str, name: str) 
     """Nothing is left over from the problem before."""
     stage = find_stage(name)
     shapes = [(64, 48, 80), (48, 64, 80), (33, 47, 96), (64, 48, 80)]
-    for m, n, k in shapes:
+    for m, n, k in (taken(stage, shape) for shape in shapes):
         result = worker.run(stage_job(stage, stage.case(arch, m=m, n=n, k=k)))
         assert Check(problem(m, n, k), "ints", 0).read(result.arrays, "c").verified == m * n
 
@@ -262,7 +276,7 @@ def _complaints(name: str, arch: str, tool: str, folder: Path) -> str:
     cases = [
         stage.case(arch, m=m, n=n, k=k, layout=layout)
         for layout in stage.options()["layout"].choices
-        for m, n, k in ((33, 17, 40), (64, 64, 64))
+        for m, n, k in (taken(stage, (33, 17, 40)), (64, 64, 64))
     ]
     jobs = [stage_job(stage, case) for case in cases]
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -10,14 +11,17 @@ from numpy.typing import NDArray
 
 from ptxlab.device.job import MapArgument
 from ptxlab.errors import MissingError, UsageError
-from ptxlab.experiments.base import Case
+from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm import GemmStage
-from ptxlab.experiments.gemm.plan import Plan, plans
+from ptxlab.experiments.gemm.plan import COOPERATIVE, Plan, plans
 from ptxlab.experiments.gemm.wgmma import DEPTH, ClusterStage, WgmmaStage
 from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.experiments.unit import build_unit
 from ptxlab.isa import tma
 from ptxlab.isa.tensor_map import TensorMap
 from ptxlab.isa.wgmma_descriptor import Descriptor
+from ptxlab.sass.claims import check_claims
+from ptxlab.sass.report import kernels
 
 FOUND = {entry.name: find_stage(entry.name) for entry in stage_entries()}
 WGMMA = {name: stage for name, stage in FOUND.items() if isinstance(stage, WgmmaStage)}
@@ -158,7 +162,8 @@ def test_hopper_says_what_does_not_go_together() -> None:
         ({"block": "256x192", "cluster_shape": "2x1", "layout": "tt"}, "multiples of 64"),
         ({"splits": 4, "k": 128}, "-k 128 is 2 steps"),
         ({"block": "64x256", "roles": "cooperative"}, "legal: --set roles=ping-pong"),
-        ({"block": "128x256", "roles": "ping-pong"}, "256 sums a thread; legal: 192"),
+        ({"block": "128x256", "roles": "ping-pong"}, "256 sums a thread .* legal: at most 192"),
+        ({"block": "256x192", "roles": "cooperative", "beta": 1.0}, "legal: at most 160"),
     ):
         with pytest.raises(UsageError, match=legal):
             FOUND["hopper"].case("sm_90a", **options)
@@ -192,7 +197,7 @@ def test_hopper_takes_the_plan_that_the_model_thinks_fastest() -> None:
 
 def test_a_plan_takes_longer_with_emptier_waves_and_with_more_to_add() -> None:
     """133 tiles take two waves; parts of a tile must be added up."""
-    plan = Plan(rows=128, cols=256, alone=False, down=1, across=1, splits=1)
+    plan = Plan(rows=128, cols=256, role=COOPERATIVE, down=1, across=1, splits=1)
     one, two = (plan.cycles((128 * tiles, 256, 4096), 132) for tiles in (132, 133))
     assert two > 1.9 * one
     halves = dataclasses.replace(plan, splits=2)
@@ -202,6 +207,41 @@ def test_a_plan_takes_longer_with_emptier_waves_and_with_more_to_add() -> None:
 
 def test_plans_split_no_further_than_there_are_blocks() -> None:
     """And each part has two steps at least."""
-    tiles = [(128, 256, False)]
+    tiles = [(128, 256, COOPERATIVE)]
     assert {plan.splits for plan in plans(tiles, (4096, 4096, 4096), 132)} == {1}
     assert {plan.splits for plan in plans(tiles, (128, 256, 512), 132)} == {1, 2, 3, 4}
+
+
+def test_a_timed_plan_goes_before_the_model() -> None:
+    """Where it agrees with what was asked for; every plan that was timed is legal."""
+    hopper = FOUND["hopper"]
+    timed = json.loads((hopper.folder / "plans.json").read_text())["plans"]
+    for shape, plan in timed.items():
+        m, n, k = map(int, shape.split("x"))
+        case = hopper.case("sm_90a", m=m, n=n, k=k)
+        assert f"{case.block} {case.roles} {case.cluster_shape} {case.splits}" == plan, shape
+    other = hopper.case("sm_90a", m=4096, n=4096, k=4096, block="256x192")
+    assert (other.block, other.roles) == ("256x192", "cooperative")
+
+
+SCALED = {"alpha": 0.5, "beta": 2.0}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"block": "128x256", "roles": "cooperative", **SCALED},
+        {"block": "128x320", "cluster_shape": "2x1", "out": "f32", **SCALED},
+        {"block": "128x192", "roles": "cooperative", "splits": 2, **SCALED},
+        {"block": "256x192", "cluster_shape": "1x2", "splits": 4},
+        {"block": "128x192", "roles": "ping-pong", "splits": 3, "out": "f32"},
+        {"block": "64x128", "roles": "single", "splits": 8, **SCALED},
+    ],
+)
+def test_the_fullest_kernels_do_not_spill(options: dict[str, Value]) -> None:
+    """Most registers are sums; C to be read, and parts to be added, must fit beside them."""
+    hopper = FOUND["hopper"]
+    case = hopper.case("sm_90a", **options)
+    (kernel,) = kernels(build_unit(hopper, [case], "sm_90a"))
+    failed = [detail for _, ok, detail in check_claims(kernel, hopper.claims(case)) if not ok]
+    assert not failed

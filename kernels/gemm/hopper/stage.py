@@ -1,13 +1,16 @@
-"""Everything together: a persistent, warp-specialized kernel in clusters that writes C by TMA.
+"""Everything together: persistent clusters that write C by TMA, with a plan for each problem.
 
-kernel.cu says how it works.
+kernel.cu says how it works, FINDINGS.md what was tried, plans.json which plan was the fastest for a shape.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +26,7 @@ from ptxlab.experiments.gemm.wgmma import (
     ELEMENT,
     INSTRUCTION_ROWS,
     LARGEST_BOX,
+    PANEL,
     WARPGROUP,
     ClusterStage,
 )
@@ -38,9 +42,10 @@ REGISTERS = {
     "256x192": (24, 240),
 }
 """By block: of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
-MOST_SUMS = {1: 64, 2: 192}
-"""By consumers: registers for sums that leave a thread enough for everything else. One has half of an SM."""
+
 AUTO = "auto"
+PLANNED: dict[str, Value] = {"block": "128x256", "roles": ROLES[0], "cluster_shape": "1x1", "splits": 1}
+"""The options that make a plan, and what they are where no plan agrees with those that were given."""
 
 
 class Hopper(ClusterStage):
@@ -56,38 +61,22 @@ class Hopper(ClusterStage):
     splits = option(
         0, choices=(0, *SPLITS), help="parts of k, each for another block, added in their order; 0: auto"
     )
+    buffers = option(0, choices=(0, 1, 2, 4), help="panels of C that each warp has on their way; 0: auto")
     stages = option(0, choices=(0, 2, 3, 4, 5, 6), help="of the ring of tiles; 0: all that fit")
     early = option("yes", choices=("yes", "no"), help="starts while the kernel ahead runs, if it may")
 
     def complete(self, params: dict[str, Value]) -> None:
-        """Fill in what was left to the model: the plan that it takes for the fastest."""
-        given = {name: value for name, value in params.items() if name in FALLBACK and value not in (AUTO, 0)}
-        chosen = min(self._ways(params, given), key=lambda way: way[0], default=(0.0, FALLBACK | given))[1]
-        params.update(chosen)
-
-    def _ways(
-        self, params: dict[str, Value], given: dict[str, Value]
-    ) -> Iterator[tuple[float, dict[str, Value]]]:
-        """Yield for each plan that agrees with what was given the cycles it takes, and its options."""
-        m, n, k = (max(1, int(params[name] or 1)) for name in ("m", "n", "k"))
-        size = (m, n, k)
-        blocks = max(1, int(params["blocks"] or 1))
-        for plan in plans(TILES, size, blocks):
-            options: dict[str, Value] = {
-                "block": f"{plan.rows}x{plan.cols}",
-                "roles": plan.role,
-                "cluster_shape": f"{plan.down}x{plan.across}",
-                "splits": plan.splits,
-            }
-            if given.items() <= options.items() and _legal(plan, str(params["layout"])):
-                yield plan.cycles(size, blocks), options
-
-    def claims(self, case: Case) -> dict[str, int]:
-        """Return the products and the copies, and that registers change hands where there are too few."""
-        return {**super().claims(case), "USETMAXREG": 0 if str(case.roles) == SINGLE else 2}
+        """Fill in what was left open: the plan that was the fastest when it was timed, or by the model."""
+        given = {name: params[name] for name in PLANNED if params[name] not in (AUTO, 0)}
+        ways = list(_ways(params, given))
+        measured = _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")))
+        if measured in [options for _, options in ways]:
+            params.update(measured or {})
+        else:
+            params.update(min(ways, key=lambda way: way[0], default=(0.0, PLANNED | given))[1])
 
     def variants(self, arch: str) -> Iterator[Case]:
-        """Yield what every stage yields, nothing twice: what the model chooses is one of the choices."""
+        """Yield what every stage yields, nothing twice: what is chosen for it is one of the choices."""
         seen = set()
         for case in super().variants(arch):
             if case.key not in seen:
@@ -102,6 +91,10 @@ class Hopper(ClusterStage):
         """Return the threads of the producer and of the consumers."""
         return WARPGROUP * (1 + _consumers(str(case.roles)))
 
+    def pieces(self, case: Case) -> int:
+        """Return into how many parts a tile is split."""
+        return int(case.splits)
+
     def of_an_sm(self, case: Case) -> int:
         """Return how many blocks an SM has room for: of those with one consumer two."""
         return 2 if str(case.roles) == SINGLE else 1
@@ -112,18 +105,23 @@ class Hopper(ClusterStage):
         work = math.prod(self.padded_tiles(case)) // size * self.pieces(case)
         return min(work, int(case.blocks) * self.of_an_sm(case) // size) * size, 1, 1
 
-    def pieces(self, case: Case) -> int:
-        """Return what was chosen."""
-        return int(case.splits)
+    def panels(self, case: Case) -> int:
+        """Return what was chosen, or 2: 1 where that makes room for one more stage."""
+        if case.buffers:
+            return int(case.buffers)
+        return 1 if self._stages_beside(case, 1) > self._stages_beside(case, 2) else 2
 
     def ring(self, case: Case) -> int:
         """Return what was chosen, or as many stages as fit beside what C passes through."""
-        if case.stages:
-            return int(case.stages)
+        return int(case.stages) or self._stages_beside(case, self.panels(case))
+
+    def _stages_beside(self, case: Case, panels: int) -> int:
+        """Return how many stages a block has room for beside so many panels of each warp."""
         rows, cols, _ = self.tile(case)
         stage = (rows + cols) * DEPTH * ELEMENT + 2 * BARRIER
-        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED
-        return (room - self.staging(case) - 2 * BARRIER) // stage
+        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED - 2 * BARRIER
+        warps = 4 * _consumers(str(case.roles))
+        return (room - warps * panels * math.prod(PANEL)) // stage
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return, beside the rest, the barriers by which consumers take turns."""
@@ -143,12 +141,16 @@ class Hopper(ClusterStage):
         """
         super().check(case)
         rows, cols, _ = self.tile(case)
-        role, most = str(case.roles), MOST_SUMS[_consumers(str(case.roles))]
+        role, splits = str(case.roles), int(case.splits)
         if rows % (INSTRUCTION_ROWS * self.consumers(case)):
             raise UsageError(f"block {case.block} is too low for two consumers; legal: --set roles=ping-pong")
+        most = _most_sums(role, splits, scaled=self.scaled(case))
         if (sums := _sums(rows, cols, role)) > most:
-            raise UsageError(f"block {case.block}, {role}: {sums} sums a thread; legal: at most {most}")
-        if int(case.splits) > self.steps(case):
+            raise UsageError(
+                f"block {case.block}, {role}: {sums} sums a thread leave too few registers for the rest; "
+                f"legal: at most {most}, fewer where C is scaled and tiles are split"
+            )
+        if splits > self.steps(case):
             raise UsageError(f"-k {case.k} is {self.steps(case)} steps; legal: at most as many splits")
 
     def macros(self, case: Case) -> Macros:
@@ -164,6 +166,10 @@ class Hopper(ClusterStage):
             "SPLITS": int(case.splits),
             "DEPENDENT": int(self.programmatic(case)),
         }
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return the products and the copies, and that registers change hands where they must."""
+        return {**super().claims(case), "USETMAXREG": 0 if str(case.roles) == SINGLE else 2}
 
     def arguments(self, case: Case) -> tuple[Argument, ...]:
         """Return, beside the rest, what sums of split tiles pass through; where there are none, anything."""
@@ -183,6 +189,28 @@ class Hopper(ClusterStage):
         )
 
 
+@cache
+def _measured(folder: Path) -> dict[str, dict[str, Value]]:
+    """Return by shape, such as "4096x4096x4096", the plan that was the fastest on the device."""
+    found = json.loads((folder / "plans.json").read_text(encoding="utf-8"))
+    measured: dict[str, dict[str, Value]] = {}
+    for shape, text in found["plans"].items():
+        *names, splits = text.split()
+        measured[shape] = dict(zip(PLANNED, [*names, int(splits)], strict=True))
+    return measured
+
+
+def _ways(params: dict[str, Value], given: dict[str, Value]) -> Iterator[tuple[float, dict[str, Value]]]:
+    """Yield for each plan that agrees with what was given the cycles that it takes, and its options."""
+    m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
+    scaled = (params["alpha"], params["beta"]) != (1.0, 0.0)
+    for plan in plans(TILES, (m, n, k), blocks):
+        values = (f"{plan.rows}x{plan.cols}", plan.role, f"{plan.down}x{plan.across}", plan.splits)
+        options: dict[str, Value] = dict(zip(PLANNED, values, strict=True))
+        if given.items() <= options.items() and _legal(plan, str(params["layout"]), scaled=scaled):
+            yield plan.cycles((m, n, k), blocks), options
+
+
 def _consumers(role: str) -> int:
     """Return the warpgroups of a block that multiply."""
     return 1 if role == SINGLE else 2
@@ -198,22 +226,33 @@ def _sums(rows: int, cols: int, role: str) -> int:
     return rows * cols // WARPGROUP // _sharing(role)
 
 
+def _most_sums(role: str, splits: int, *, scaled: bool) -> int:
+    """Return the registers for sums that leave a thread enough for everything else, as compiled.
+
+    With one consumer a thread has half as many. To read C takes some, and to add parts beside it more.
+    """
+    if role == SINGLE:
+        return 64
+    return (96 if splits > 1 else 160) if scaled else 192
+
+
+def _legal(plan: Plan, layout: str, *, scaled: bool) -> bool:
+    """Say whether what each block of a cluster copies are whole boxes, and sums leave enough registers."""
+    shares = ((plan.rows // plan.across, layout[0] == "t"), (plan.cols // plan.down, layout[1] == "n"))
+    if _sums(plan.rows, plan.cols, plan.role) > _most_sums(plan.role, plan.splits, scaled=scaled):
+        return False
+    return all(
+        lines <= LARGEST_BOX and (along_k or lines % INSTRUCTION_ROWS == 0) for lines, along_k in shares
+    )
+
+
 def _tiles() -> Iterator[tuple[int, int, str]]:
     """Yield rows and columns of each block, and each role that its consumers can have."""
     for block, role in product(REGISTERS, ROLES):
         rows, cols = sizes(block, parts=2, what="block")
-        fits = _sums(rows, cols, role) <= MOST_SUMS[_consumers(role)]
+        fits = _sums(rows, cols, role) <= _most_sums(role, 1, scaled=False)
         if fits and rows // _sharing(role) >= INSTRUCTION_ROWS:
             yield rows, cols, role
 
 
 TILES = tuple(_tiles())
-FALLBACK: dict[str, Value] = {"block": "128x256", "roles": ROLES[0], "cluster_shape": "1x1", "splits": 1}
-
-
-def _legal(plan: Plan, layout: str) -> bool:
-    """Say whether what each block of a cluster copies are whole boxes."""
-    shares = ((plan.rows // plan.across, layout[0] == "t"), (plan.cols // plan.down, layout[1] == "n"))
-    return all(
-        lines <= LARGEST_BOX and (along_k or lines % INSTRUCTION_ROWS == 0) for lines, along_k in shares
-    )

@@ -9,6 +9,9 @@
 // What limits it: copies and products take turns. While the warpgroup waits for a tile, only other blocks on
 // the same SM can keep the tensor cores busy.
 //
+// Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
+// 0.66 at 2048^3, 0.74 at 4096^3, 0.84 at 8192^3; with a block of 64x256 0.65, 0.67 and 0.79.
+//
 // What the next rung changes (wgmma-pipelined): several tiles are on their way while one is multiplied.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is

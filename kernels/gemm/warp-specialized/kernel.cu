@@ -7,6 +7,10 @@
 // What limits it: a block computes one tile. While it starts, and while it writes C, its SM's tensor cores
 // have nothing to do, since a second block does not fit beside it.
 //
+// Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
+// 0.77 at 2048^3, 0.88 at 4096^3, 0.96 at 8192^3: no more than wgmma-pipelined, where four stages already keep the
+// tensor cores busy. It is here for what it makes possible: a producer that runs ahead into the next tile.
+//
 // What the next rung changes (persistent): a block goes on to the next tile, whose first stages the producer
 // fills while the consumers still write C.
 //

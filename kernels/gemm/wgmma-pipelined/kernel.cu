@@ -11,6 +11,9 @@
 // it can start its next product; and the sums of 64x256, 128 registers a thread, leave room for one block on
 // an SM: while it starts or writes C, the tensor cores have nothing to do.
 //
+// Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
+// 0.78 at 2048^3, 0.87 at 4096^3, 0.96 at 8192^3: 0.12 more than tma-wgmma at each.
+//
 // What the next rung changes (warp-specialized): warps of their own ask for tiles, and do nothing else.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is

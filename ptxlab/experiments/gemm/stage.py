@@ -53,6 +53,9 @@ class GemmStage(Experiment):
     oldest: ClassVar[int] = 80
     """The first architecture that the stage, and the error bound of its check, are made for."""
 
+    granule: ClassVar[int] = 1
+    """Sizes that are multiples of it are taken in every layout and type."""
+
     below: ClassVar[str] = ""
     """The rung of the ladder that this one improves on: the name of a stage, or "" for the lowest."""
 

@@ -26,7 +26,6 @@ TMA_UNIT = 16
 LARGEST_BOX = 256  # lines
 WARPGROUP = 128  # threads
 BARRIER = 8  # bytes
-WAVEFRONT = 128  # bytes
 PANEL = (16, 128)
 """Rows, and bytes of each, of what a warp hands to TMA at once (kernels/include/ptxlab/gemm_store.cuh)."""
 ARCH = "sm_90a"
@@ -43,9 +42,7 @@ class WgmmaStage(GemmStage):
     group = option(8, choices=(1, 2, 4, 8, 16, 32), help="tile rows that blocks walk through together")
 
     oldest: ClassVar = 90
-    reasons: ClassVar = {
-        "shared wavefronts": "TMA writes each tile once, and each wgmma reads its rows of A and all of B",
-    }
+    granule: ClassVar = TMA_UNIT // ELEMENT
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return the block that was chosen, and the depth of a swizzled line."""
@@ -120,15 +117,6 @@ class WgmmaStage(GemmStage):
         kind = {"f16": "F32", "bf16": "F32.BF16"}[case.dtype]
         return {f"HGMMA.64x{n}x16.{kind}": parts * DEPTH // INSTRUCTION_DEPTH}
 
-    def demands(self, case: Case) -> dict[str, float]:
-        """Return, beside the least, the wavefronts that shared memory takes to be written and read."""
-        rows, cols, depth = self.tile(case)
-        n, parts = self.instruction(case)
-        written = (rows + cols) * depth * ELEMENT
-        read = self.consumers(case) * parts * (INSTRUCTION_ROWS + n) * depth * ELEMENT
-        steps = self.tiles(case) * self.steps(case)
-        return super().demands(case) | {"shared wavefronts": steps * (written + read) / WAVEFRONT}
-
     def check(self, case: Case) -> None:
         """Refuse, beside what no stage takes, other chips, and lines that TMA cannot step over.
 
@@ -138,7 +126,7 @@ class WgmmaStage(GemmStage):
 
         """
         if case.arch != ARCH:
-            what = f"stage {self.name} is not for {case.arch}; wgmma is {ARCH}'s alone"
+            what = f"stage {self.name} is not for {case.arch}; it is for {ARCH}, which alone has wgmma"
             raise MissingError(what, f"--arch {ARCH}")
         super().check(case)
         problem = Problem.of(case)
@@ -176,11 +164,19 @@ class StoringStage(WgmmaStage):
         del case
         return 1
 
+    def panels(self, case: Case) -> int:
+        """Return how many panels each warp has on their way."""
+        return int(case.buffers)
+
+    def scaled(self, case: Case) -> bool:
+        """Return whether sums are more than rounded on their way out."""
+        return (case.alpha, case.beta) != (1.0, 0.0)
+
     def staging(self, case: Case) -> int:
         """Return the bytes that C passes through: some panels for each warp that multiplies."""
         rows, width = PANEL
         warps = 4 * (self.threads(case) // WARPGROUP - self.producers(case))
-        return warps * int(case.buffers) * rows * width
+        return warps * self.panels(case) * rows * width
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return the stages, the panels of C and the barriers."""
@@ -205,8 +201,8 @@ class StoringStage(WgmmaStage):
 
     def macros(self, case: Case) -> Macros:
         """Return how C passes through, and whether it is scaled."""
-        scaled = (case.alpha, case.beta) != (1.0, 0.0)
-        return {**super().macros(case), "BUFFERS": int(case.buffers), "SCALED": int(scaled)}
+        passing: Macros = {"BUFFERS": self.panels(case), "SCALED": int(self.scaled(case))}
+        return {**super().macros(case), **passing}
 
     def arguments(self, case: Case) -> tuple[Argument, ...]:
         """Return the map of C too."""
