@@ -18,10 +18,9 @@ MINIMUM_SAMPLES = 6
 """Fewer give no interval with CONFIDENCE: n samples all lie on one side of the median with
 probability 2 / 2^n."""
 
-RESOLUTION = 0.001
-"""Relative differences below this are never told apart. A sample lasts 4 ms or more; of these, the
-start of a graph's replay takes 3.3 us (H200, driver 580, 2026-11-29), and that weighs more on a side
-with short replays than on one with long ones. CUDA events resolve 0.5 us (cuEventElapsedTime)."""
+RESOLUTION = 0.003
+"""Relative differences below this are never told apart: one kernel timed as eight sides of a run differs from
+itself by up to 0.26 % (252 pairs of medians; NVIDIA H200, driver 580, 2026-11-30, tests/gemm/data)."""
 
 Verdict = Literal["faster", "slower", "indistinguishable"]
 
@@ -42,8 +41,9 @@ class Comparison:
     Attributes:
         ratio: median of the sample-by-sample ratios, own time over the other's: below 1 is faster.
         interval: of that median.
-        noise_floor: the relative difference that a side could show to itself in the same run.
-        verdict: "faster" or "slower" when the whole interval lies beyond the noise floor.
+        noise_floor: the relative difference that this run could not have told from nothing: half of the
+            interval's width, and at least RESOLUTION.
+        verdict: "faster" or "slower" when the whole interval lies beyond RESOLUTION.
 
     """
 
@@ -88,27 +88,11 @@ def median_interval(samples: Sequence[float]) -> Interval:
     return Interval(ordered[rank - 1], ordered[-rank], max(0.0, 1 - 2 * tail / 2**count))
 
 
-def noise_floor(samples: Sequence[float]) -> float:
-    """Return the relative difference that a side could show to itself.
-
-    The samples are taken as two interleaved runs of the same thing, the even ones and the odd ones,
-    and compared as two sides are. The floor is the end of that interval which lies further from a
-    ratio of 1, and at least RESOLUTION.
-
-    Raises:
-        ValueError: there are fewer than two samples, or one is not a finite positive number.
-
-    """
-    paired = len(samples) // 2 * 2
-    interval = median_interval(_ratios(samples[0:paired:2], samples[1:paired:2]))
-    return max(RESOLUTION, 1 / interval.low - 1, interval.high - 1)
-
-
 def compare(own: Sequence[float], other: Sequence[float]) -> Comparison:
     """Compare two sides whose samples were taken in turn, the i-th beside the i-th.
 
-    With fewer than 2 * MINIMUM_SAMPLES samples a side, the noise floor is not known with CONFIDENCE
-    (half of the samples are held against the other half), and nothing is told apart.
+    What both sides share, such as a clock that falls while they run, is in no ratio. With fewer than
+    2 * MINIMUM_SAMPLES samples a side nothing is told apart.
 
     Raises:
         ValueError: the sides have different numbers of samples, or fewer than two, or one sample is
@@ -117,12 +101,12 @@ def compare(own: Sequence[float], other: Sequence[float]) -> Comparison:
     """
     ratios = _ratios(own, other)
     interval = median_interval(ratios)
-    floor = max(noise_floor(own), noise_floor(other))
+    floor = max(RESOLUTION, math.sqrt(interval.high / interval.low) - 1)
     verdict: Verdict = "indistinguishable"
     if len(ratios) >= 2 * MINIMUM_SAMPLES:
-        if interval.high < 1 / (1 + floor):
+        if interval.high < 1 / (1 + RESOLUTION):
             verdict = "faster"
-        elif interval.low > 1 + floor:
+        elif interval.low > 1 + RESOLUTION:
             verdict = "slower"
     return Comparison(median(ratios), interval, floor, verdict)
 

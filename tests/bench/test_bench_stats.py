@@ -18,7 +18,6 @@ from ptxlab.bench.stats import (
     compare,
     median,
     median_interval,
-    noise_floor,
 )
 
 times = st.floats(1e-3, 1e3)
@@ -113,7 +112,7 @@ def test_a_comparison_turned_round_says_the_opposite(sides: tuple[list[float], l
     there, back = compare(*sides), compare(*reversed(sides))
     opposite = {"faster": "slower", "slower": "faster", "indistinguishable": "indistinguishable"}
     assert back.verdict == opposite[there.verdict]
-    assert back.noise_floor == there.noise_floor
+    assert back.noise_floor == pytest.approx(there.noise_floor, rel=1e-9)
     assert back.interval.low == pytest.approx(1 / there.interval.high, rel=1e-12)
 
 
@@ -126,8 +125,9 @@ def test_a_side_is_indistinguishable_from_itself(values: list[float]) -> None:
 @given(enough, st.floats(0.1, 10))
 def test_units_do_not_matter(values: list[float], unit: float) -> None:
     """The floor is a ratio."""
-    scaled = [value * unit for value in values]
-    assert noise_floor(scaled) == pytest.approx(noise_floor(values), rel=1e-9)
+    other = values[::-1]
+    scaled = [value * unit for value in values], [value * unit for value in other]
+    assert compare(*scaled).noise_floor == pytest.approx(compare(values, other).noise_floor, rel=1e-9)
 
 
 @given(st.lists(times, min_size=2, max_size=2 * MINIMUM_SAMPLES - 1))
@@ -139,7 +139,7 @@ def test_too_few_samples_tell_nothing_apart(values: list[float]) -> None:
 @given(enough)
 def test_the_floor_is_never_below_the_resolution(values: list[float]) -> None:
     """However steady the samples are."""
-    assert noise_floor(values) >= RESOLUTION
+    assert compare(values, values[::-1]).noise_floor >= RESOLUTION
 
 
 def test_steady_samples_are_told_apart_just_beyond_the_resolution() -> None:
