@@ -20,7 +20,9 @@ probability 2 / 2^n."""
 
 RESOLUTION = 0.003
 """Relative differences below this are never told apart: one kernel timed as eight sides of a run differs from
-itself by up to 0.26 % (252 pairs of medians; NVIDIA H200, driver 580, 2026-11-30, tests/gemm/data)."""
+itself by up to 0.26 % (140 pairs; NVIDIA H200, driver 580, 2026-11-30, tests/gemm/data). The 112 pairs of the
+runs between, from which it was not chosen, judge it in tests/gemm/test_gemm_aa.py; that says what they cannot
+show."""
 
 Verdict = Literal["faster", "slower", "indistinguishable"]
 
@@ -101,14 +103,21 @@ def compare(own: Sequence[float], other: Sequence[float]) -> Comparison:
     """
     ratios = _ratios(own, other)
     interval = median_interval(ratios)
-    floor = max(RESOLUTION, math.sqrt(interval.high / interval.low) - 1)
-    verdict: Verdict = "indistinguishable"
-    if len(ratios) >= 2 * MINIMUM_SAMPLES:
-        if interval.high < 1 / (1 + RESOLUTION):
-            verdict = "faster"
-        elif interval.low > 1 + RESOLUTION:
-            verdict = "slower"
-    return Comparison(median(ratios), interval, floor, verdict)
+    enough = len(ratios) >= 2 * MINIMUM_SAMPLES
+    verdict = judge(interval.low, interval.high) if enough else "indistinguishable"
+    return Comparison(median(ratios), interval, noise_floor(interval.low, interval.high), verdict)
+
+
+def judge(low: float, high: float) -> Verdict:
+    """Return what an interval of ratios, own time over the other's, says."""
+    if high < 1 / (1 + RESOLUTION):
+        return "faster"
+    return "slower" if low > 1 + RESOLUTION else "indistinguishable"
+
+
+def noise_floor(low: float, high: float) -> float:
+    """Return the relative difference that a run with such an interval could not have told from nothing."""
+    return max(RESOLUTION, math.sqrt(high / low) - 1)
 
 
 def _ratios(own: Sequence[float], other: Sequence[float]) -> list[float]:

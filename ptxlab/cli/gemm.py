@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +20,7 @@ from ptxlab.cli.common import (
     emit,
 )
 from ptxlab.cli.parsing import typed_options
-from ptxlab.errors import UsageError, unknown_name
+from ptxlab.errors import PtxlabError, UsageError, shortened, unknown_name
 
 if TYPE_CHECKING:
     from ptxlab.experiments.base import Value
@@ -99,7 +100,7 @@ ColdFlag = Annotated[
 ]
 WarmOption = Annotated[bool, typer.Option("--warm", help="The same as --hot.", hidden=True)]
 WarmupOption = Annotated[
-    float, typer.Option(metavar="SECONDS", min=0, help="How long it runs before it is timed.")
+    float, typer.Option(metavar="SECONDS", min=0, max=86400, help="How long it runs before it is timed.")
 ]
 RepeatOption = Annotated[int, typer.Option(metavar="N", min=1, help="Measure so often; tells the spread.")]
 OrderOption = Annotated[
@@ -137,6 +138,15 @@ LayoutOption = Annotated[
 InitOption = Annotated[Init, typer.Option("--init", help="What A and B are filled with.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Of the random fills.")]
 VersusOption = Annotated[Versus, typer.Option("--vs", help="What to time it against.")]
+
+
+SIZES = ("m", "n", "k")
+OF_A_STAGE = (*SIZES, "dtype", "acc", "out", "layout", "alpha", "beta")
+"""The options of this command that are options of every stage, which --set and --sweep give, too."""
+
+OF_TIMING = ("plot", "record", "repeat", "order", "warmup", "vs")
+UNUSED_BY = {"check": OF_TIMING, "explain": (*OF_TIMING, "explain_error")}
+"""What says nothing where nothing is timed, or nothing runs."""
 
 
 def register(app: typer.Typer) -> None:
@@ -187,6 +197,7 @@ def gemm(
         return
     sizes, lists = _sizes({"m": m, "n": n, "k": k})
     _check_together(ctx)
+    elsewhere = _given_by_name(ctx, settings or [], sweep or [])
     del ladder  # all stages run where none is named
     from ptxlab.experiments.gemm.catalogue import list_record
     from ptxlab.experiments.gemm.measure import Method
@@ -199,9 +210,10 @@ def gemm(
     types: dict[str, Value] = {"dtype": dtype, "acc": acc, "layout": layout}
     if out:
         types["out"] = out
+    options = sizes | types | {"alpha": alpha, "beta": beta}
     request = Request(
         stage=stage,
-        options=sizes | types | {"alpha": alpha, "beta": beta},
+        options={name: value for name, value in options.items() if name not in elsewhere},
         settings=tuple(settings or ()),
         sweeps=(*(sweep or ()), *lists),
         init=init.value,
@@ -225,8 +237,13 @@ def gemm(
         from ptxlab.render.plot import check_plot
 
         check_plot(plot)
-    with live(quiet=json) as show:
-        done = run_gemm(request, show)
+    try:
+        with live(quiet=json) as show:
+            done = run_gemm(request, show)
+    except PtxlabError as error:
+        if plot and error.record:
+            _draw_the_rest(error.record, plot)
+        raise
     if plot:
         _draw(done, plot)
     emit(done, json=json, format=format)
@@ -234,7 +251,6 @@ def gemm(
 
 def _draw(done: Record, plot: Path) -> None:
     """Draw what was measured; where that fails, the result is still told."""
-    from ptxlab.errors import PtxlabError
     from ptxlab.render.plot import save_plot
 
     try:
@@ -242,6 +258,20 @@ def _draw(done: Record, plot: Path) -> None:
     except PtxlabError as error:
         error.record = done
         raise
+
+
+def _draw_the_rest(reached: Record, plot: Path) -> None:
+    """Draw what a run that failed has timed or found recorded, and note what the picture shows."""
+    from ptxlab.render.plot import save_plot
+
+    try:
+        save_plot(reached.document(), plot)
+    except PtxlabError as error:
+        note = f"{plot} is not drawn: {error.message}"
+    else:
+        shown = "what was timed" if reached.result["stages"] else "recordings: nothing ran here"
+        note = f"{plot} shows {shown}"
+    reached.result["notes"].append(note)
 
 
 def _compare(ctx: typer.Context, words: list[str]) -> Record:
@@ -275,14 +305,38 @@ def _sizes(typed: dict[str, str]) -> tuple[dict[str, Value], list[str]]:
     lists = []
     for name, text in typed.items():
         for part in text.split(","):
-            if not part.strip().lstrip("-").isdecimal():
-                legal = "a whole number, or several: 64,128"
-                raise UsageError(f"'{part}' is no value for -{name}; legal: {legal}", "ptxlab gemm --help")
+            if not re.fullmatch(r"-?\d{1,18}", part.strip()):
+                from ptxlab.experiments.gemm.stage import LARGEST_SIZE
+
+                legal = f"a whole number, 1 to {LARGEST_SIZE}, or several: 64,128"
+                shown = shortened(part, 80)
+                raise UsageError(f"'{shown}' is no value for -{name}; legal: {legal}", "ptxlab gemm --help")
         if "," in text:
             lists.append(f"{name}={text}")
         else:
             single[name] = int(text)
     return single, lists
+
+
+def _given_by_name(ctx: typer.Context, settings: list[str], sweeps: list[str]) -> set[str]:
+    """Return the options that --set and --sweep give: there no option of the command line counts.
+
+    Raises:
+        UsageError: one is given twice.
+
+    """
+    given = {name: flag for name, flag in typed_options(ctx).items() if name in OF_A_STAGE}
+    found: set[str] = set()
+    for flag, texts in (("--set", settings), ("--sweep", sweeps)):
+        for text in texts:
+            name = text.partition("=")[0].replace("-", "_")
+            for each in SIZES if name == "size" else (name,):
+                shown = f"{flag} {shortened(name, 80)}"
+                if each in given:
+                    raise UsageError(f"{given[each]} and {shown} both give {each}", "leave one of them out")
+                given[each] = shown
+                found.add(each)
+    return found
 
 
 def _check_together(ctx: typer.Context) -> None:
@@ -295,12 +349,14 @@ def _check_together(ctx: typer.Context) -> None:
     typed = typed_options(ctx)
     if len(typed.keys() & {"stage", "ladder", "listing"}) != 1:
         raise UsageError("gemm takes one of --stage NAME, --ladder and --list", "ptxlab gemm --list")
-    if "plot" in typed and typed.keys() & {"explain", "check"}:
-        other = typed.get("explain") or typed["check"]
-        raise UsageError(f"--plot draws what was measured, and {other} measures nothing")
-    if "record" in typed and typed.keys() & {"explain", "check"}:
-        other = typed.get("explain") or typed["check"]
-        raise UsageError(f"--record keeps what was measured, and {other} measures nothing")
+    if {"explain", "check"} <= typed.keys():
+        raise UsageError("--explain runs nothing, and --check runs the stage", "leave one of them out")
+    if "warm" in typed and "cold" in typed and ctx.params["cold"]:
+        raise UsageError("--cold and --warm are opposites", "leave one of them out")
+    for name in ("explain", "check"):
+        unused = [typed[each] for each in UNUSED_BY[name] if each in typed]
+        if name in typed and unused:
+            raise UsageError(f"{', '.join(unused)}: {typed[name]} measures nothing", "leave one of them out")
     of_a_run = [flag for name, flag in typed.items() if name not in ("listing", "json", "format", "debug")]
     if "listing" in typed and of_a_run:
         raise UsageError(

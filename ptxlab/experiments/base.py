@@ -54,15 +54,15 @@ class Option:
         if not all(isinstance(each, str) for each in texts) or not self.help:
             raise TypeError(f"help, metavar and alias are {texts}; legal: text, and help not empty")
 
-    def checked(self, name: str, value: Value) -> Value:
-        """Return the value if it is legal.
+    def checked(self, typed: str, value: Value) -> Value:
+        """Return the value if it is legal; ``typed`` is how the option is typed, such as "--dtype".
 
         Raises:
             UsageError: it is none of the choices; the message holds the legal set.
 
         """
         if self.choices and value not in (*self.choices, self.default):
-            raise unknown_name(f"value for --{flag(name)}", str(value), map(str, self.choices))
+            raise unknown_name(f"value for {typed}", str(value), map(str, self.choices))
         return value
 
 
@@ -154,12 +154,18 @@ class Experiment:
             if name not in options:
                 raise unknown_name(f"option of {self.name}", name, options)
         defaults = {name: each.default for name, each in options.items()}
-        params = {name: options[name].checked(name, value) for name, value in (defaults | given).items()}
+        params = {
+            name: options[name].checked(self.typed(name), value) for name, value in (defaults | given).items()
+        }
         self.complete(params)
         sound = all(isinstance(value, str | int | float | None) for value in params.values())
         if params.keys() != options.keys() or not sound:
             raise fault(self, f"complete() leaves {params}; legal: a text, number or flag for each option")
         return Case(arch, params, defaults)
+
+    def typed(self, name: str) -> str:
+        """Return how an option is typed."""
+        return f"--{flag(name)}"
 
     def complete(self, params: dict[str, Value]) -> None:
         """Fill in, in place, what an option that was left out means beside the others."""

@@ -13,7 +13,10 @@ FORMATS = ("png", "svg", "pdf")
 SIZES = ("m", "n", "k")
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A100", "#666666", "#882255")
-"""Told apart by most colour-blind people (Okabe and Ito; the yellow is darker, the black a grey)."""
+"""Told apart by most colour-blind people (Okabe and Ito; the yellow is darker, the black a grey).
+
+The second time round their markers are hollow.
+"""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
@@ -39,15 +42,15 @@ def check_plot(path: Path) -> None:
 
 
 def save_plot(document: dict[str, Any], path: Path) -> None:
-    """Draw the rows of ``result.stages`` into a file; its suffix says which format.
+    """Draw what was timed, or recordings of it, into a file; its suffix says which format.
 
     Raises:
-        MissingError: nothing was timed, or the file cannot be written.
+        MissingError: neither is there, or the file cannot be written.
 
     """
-    rows = [row for row in document["result"]["stages"] if row["milliseconds"]]
+    rows = drawn(document)
     if not rows:
-        raise MissingError("nothing was timed, so there is nothing to plot")
+        raise MissingError("nothing was timed, and no recording answers the same: there is nothing to plot")
     picture = io.BytesIO()
     _figure(rows).savefig(picture, format=_form(path), dpi=150)
     try:
@@ -60,16 +63,45 @@ def _form(path: Path) -> str:
     return path.suffix.lower().lstrip(".")
 
 
+def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a picture: what was timed; or where nothing was, recordings of just that."""
+    result, params = document["result"], document["params"]
+    timed = [row for row in result["stages"] if row["milliseconds"]]
+    asked = [(each["stage"], each["problem"], each["options"]) for each in result["explanations"]]
+    return timed or [
+        row
+        for row in result["recorded"]
+        if (row["stage"], row["problem"], row["options"]) in asked
+        and not row["stale"]
+        and all(row[name] == params[name] for name in ("init", "l2"))
+    ]
+
+
 def series(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> Series:
-    """Return the lines of the stages, named by what differs: the stage, types, layout, its own options."""
+    """Return the lines of the stages, named by what differs: the stage, types, layout, its own options.
+
+    An option tells points of one problem apart; one that follows the size, as a plan does, makes no new line.
+    """
     varying = [name for name in ("dtype", "acc", "out", "layout") if len({row[name] for row in rows}) > 1]
-    several = len({row["stage"] for row in rows}) < len({(row["stage"], str(row["options"])) for row in rows})
+    own = _differing(rows)
     lines: Series = {}
     for row in rows:
-        options = [f"{name}={value}" for name, value in row["options"].items()] if several else []
+        options = [f"{name}={row['options'][name]}" for name in own[row["stage"]]]
         label = " ".join((row["stage"], *(row[name] for name in varying), *options))
         lines.setdefault(label, []).append((x(row), row["tflops"]))
     return {name: sorted(values) for name, values in lines.items()}
+
+
+def _differing(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Return for each stage the options in which its points of one problem differ."""
+    together: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        together.setdefault((row["stage"], row["problem"]), []).append(row["options"])
+    found: dict[str, dict[str, None]] = {stage: {} for stage, _ in together}
+    for (stage, _), options in together.items():
+        differ = [name for name in options[0] if len({each[name] for each in options}) > 1]
+        found[stage] |= dict.fromkeys(differ)
+    return {stage: list(names) for stage, names in found.items()}
 
 
 def limits(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> Series:
@@ -109,11 +141,20 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
     axes.set_axisbelow(True)
     axes.grid(axis="y" if along else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    types = sorted({f"{row['dtype']} {row['layout']}, {row['acc']} sums, {row['out']} out" for row in rows})
-    inputs = sorted({f"{row['init']} data, {row['l2']} L2" for row in rows})
-    axes.set_title(f"{'; '.join(types)} ({'; '.join(inputs)})", fontsize=10)
+    figure.suptitle("\n".join(_title(rows)), fontsize=10)
     figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
+
+
+def _title(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a line for each combination of types, and one for each recording that is shown."""
+    types = {
+        f"{row['dtype']} {row['layout']}, {row['acc']} sums, {row['out']} out "
+        f"({row['init']} data, {row['l2']} L2)"
+        for row in rows
+    }
+    recordings = {f"recorded on an {row['device']}, {row['date']}" for row in rows if "date" in row}
+    return [*sorted(types), *sorted(recordings)]
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], along: str) -> None:
@@ -123,10 +164,10 @@ def _lines(axes: Any, rows: list[dict[str, Any]], along: str) -> None:
     def x(row: dict[str, Any]) -> float:
         return float(row[name])
 
-    drawn = series(rows, x)
-    for index, (label, values) in enumerate(drawn.items()):
+    for index, (label, values) in enumerate(series(rows, x).items()):
         color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
-        axes.plot(*zip(*values, strict=True), label=label, color=color, marker=marker)
+        inside = color if index // len(COLORS) % 2 == 0 else "white"
+        axes.plot(*zip(*values, strict=True), label=label, color=color, marker=marker, markerfacecolor=inside)
     for index, (label, values) in enumerate(limits(rows, x).items()):
         axes.plot(*zip(*values, strict=True), label=label, color="black", **_style(index))
     ticks = sorted({row[name] for row in rows})
@@ -142,8 +183,9 @@ def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     """Draw one problem: a bar for each point, a line across for what it is held against."""
     names = list(series(rows, lambda _: 0.0))
     values = [max(y for _, y in points) for points in series(rows, lambda _: 0.0).values()]
-    drawn = axes.barh(names, values, color=COLORS[0])
-    axes.bar_label(drawn, fmt="%.0f", padding=3, fontsize=8)
+    bars = axes.barh(names, values, color=COLORS[0])
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # no line runs through a number
+    axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8, bbox=ground)
     axes.invert_yaxis()  # the first rung on top
     for index, (label, ((_, tflops), *_rest)) in enumerate(limits(rows, lambda _: 0.0).items()):
         axes.axvline(tflops, color="black", label=f"{label}, {tflops:.0f}", **_style(index))

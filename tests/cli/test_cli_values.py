@@ -107,7 +107,7 @@ def test_options_that_do_not_go_together_are_refused(run_here: Any, line: str, a
 def test_a_list_takes_a_form(run_here: Any) -> None:
     """--json, --format and --debug belong to every command."""
     assert json.loads(run_here("gemm", "--list", "--json", "--debug").stdout)["result"]["available"]
-    assert run_here("gemm", "--list", "--format", "csv").stdout.startswith("# stages\n")
+    assert run_here("gemm", "--list", "--format", "csv").stdout.startswith("# stages; recorded: ")
 
 
 @pytest.mark.parametrize(

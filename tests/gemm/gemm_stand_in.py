@@ -43,11 +43,13 @@ STAGE_MS, LIBRARY_MS, CEILING_MS = 2.0, 0.5, 1.0
 
 @dataclass
 class StandIn:
-    """Answers like a worker: right, but for ``change``, which is added to the stage's result.
+    """Answers like a worker: right, but for ``change``, which is added to a side's result.
 
     Attributes:
         request: what runs.
-        change: (row, col, value) added to the stage's result.
+        change: (row, col, value) added to a side's result.
+        changed: the buffer of that side.
+        changed_runs: which jobs it is added in, counted from 0; in all if empty.
         library: whether cuBLAS is there.
         damaged: what the canaries say.
         fault: what happens instead.
@@ -57,6 +59,8 @@ class StandIn:
 
     request: Request
     change: tuple[int, int, float] | None = None
+    changed: str = "c"
+    changed_runs: tuple[int, ...] = ()
     library: bool = True
     damaged: list[str] = field(default_factory=list)
     fault: DeviceError | None = None
@@ -81,7 +85,8 @@ class StandIn:
         results = [buffer.name for buffer in job.buffers if f"{buffer.name}.summaries" in _names(job)]
         arrays: dict[str, NDArray[np.uint8]] = {}
         for name in results:
-            arrays |= self._result(problem, name, self.change if name == "c" else None)
+            hit = not self.changed_runs or len(self.jobs) - 1 in self.changed_runs
+            arrays |= self._result(problem, name, self.change if hit and name == self.changed else None)
         arrays["infinite_inputs"] = np.zeros(1, np.uint64).view(np.uint8)
         timings = {step.name: self._timed(step) for step in job.steps if isinstance(step, Timing)}
         for buffer in job.buffers:

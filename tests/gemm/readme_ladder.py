@@ -22,13 +22,36 @@ def table() -> str:
     sizes = [size for size in SIZES if all(size in found for found in rows.values())]
     if not sizes:
         return NONE
-    first = next(iter(rows.values()))[sizes[0]]
+    shown = [found[size] for found in rows.values() for size in sizes]
+    first = shown[0]
     said = f"{first['device']}, {first['date']}, {DTYPE} tn, cold; TFLOP/s (% of the faster library, % of the"
     head = ["stage", *(f"{size}³" for size in sizes)]
     lines = [head, ["---"] * len(head)]
     lines += [[name, *(_cell(found[size]) for size in sizes)] for name, found in rows.items()]
+    beside = _beside(shown)
+    lines += [[name, *(beside[name].get(size, "-") for size in sizes)] for name in beside]
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{said}\nceiling of its instruction):\n\n{body}"
+    return f"{said}\nceiling of its instruction).\n{_held_down(shown)}\n{body}"
+
+
+def _beside(rows: list[dict[str, Any]]) -> dict[str, dict[int, str]]:
+    """Return what libraries and ceilings reached in the same runs, by name and size."""
+    found: dict[str, dict[int, str]] = {}
+    for row in rows:
+        rates = {each["name"].partition(" (")[0]: each["tflops"] for each in row["libraries"]}
+        for name, tflops in sorted(rates.items(), reverse=True):
+            found.setdefault(name, {})[row["m"]] = f"{tflops:.0f}"
+    for row in rows:
+        if peak := row["peak"]:
+            name = f"ceiling {peak['ceiling']}, {peak['dtype']}"
+            found.setdefault(name, {})[row["m"]] = f"{peak['tflops']:.0f}"
+    return found
+
+
+def _held_down(rows: list[dict[str, Any]]) -> str:
+    causes = sorted({cause for row in rows for cause in row["throttle"]})
+    held, samples = (sum(row[name] for row in rows) for name in ("throttled_samples", "samples"))
+    return f"The clock was held down in {held} of {samples} samples: {', '.join(causes)}.\n" if causes else ""
 
 
 def _counts(row: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gemm_stand_in import H200, request
 
 from ptxlab.device.job import LT, TORCH, CublasGemm, Launch, Timing
 from ptxlab.errors import ExitCode, MissingError, ToolError, UsageError
+from ptxlab.experiments import runner
 from ptxlab.experiments.gemm import GemmStage
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.measure import MOST_COPIES, Method
@@ -25,7 +27,7 @@ from ptxlab.experiments.gemm.wrong import shape_of_wrong
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.values import value_of, values_of_sweep
-from ptxlab.render.plot import limits, series, varied
+from ptxlab.render.plot import drawn, limits, series, varied
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
@@ -267,6 +269,22 @@ def test_two_days_side_by_side(history: Path, times: float, verdict: str) -> Non
     assert verdict in to_terminal(blocks(record.document()))
 
 
+@pytest.mark.parametrize("sides", [(True, False), (False, True)])
+def test_a_side_that_is_not_verified_is_not_compared(history: Path, sides: tuple[bool, bool]) -> None:
+    """No verdict, however fast it is; the table and the conclusion say so."""
+    first, second = sides
+    write(history, line(1.0, verified=first), line(0.5, driver="590", verified=second))
+    record = compare_record("580", "590")
+    (row,) = record.result["compared"]
+    assert row["verdict"] is row["ratio"] is None
+    assert "B is faster in 0" in record.result["conclusion"]
+    assert "1 are not compared: a side is not verified." in record.result["conclusion"]
+    record.command = ["gemm", "compare", "580", "590"]
+    shown = to_terminal(blocks(record.document()))
+    assert "B verified" in shown
+    assert "NO" in shown
+
+
 def test_drivers_cards_and_files_are_sides_too(history: Path, tmp_path: Path) -> None:
     """The newest row of a point counts; only points that both sides have are compared."""
     write(history, line(2.0), line(1.0), line(1.2, driver="590"), line(3.0, driver="590", m=128))
@@ -293,14 +311,79 @@ def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'yesterday' is no file, and no day, driver or device"):
         compare_record("yesterday", "today")
     write(history, line(1.0), line(1.0, driver="590", k=128))
-    with pytest.raises(MissingError, match="nothing to compare: no stage ran the same problem"):
+    with pytest.raises(MissingError, match="nothing to compare: no stage ran the same problem") as caught:
         compare_record("580", "590")
+    assert not caught.value.hint
     history.write_text('{"stage": 1}\nnot json\n', encoding="utf-8")
     with pytest.raises(ToolError, match=":2 is damaged"):
         compare_record("580", "590")
     (tmp_path / "x").write_text("[1]", encoding="utf-8")
     with pytest.raises(ToolError, match="holds no results of gemm"):
         compare_record(str(tmp_path / "x"), "580")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"result": null}',
+        '{"variants": {}}',
+        '{"variants": [], "environment": {}}',
+        '{"result": {"stages": []}}',
+        '{"result": {"stages": 3}, "environment": {}}',
+        '{"stage": "x", "milliseconds": 3}',
+        json.dumps(line(1.0, stage=None)),
+        json.dumps(line(1.0, m=[64])),
+        json.dumps(line(1.0, options=[])),
+        json.dumps(line(1.0, options={"stages": {}})),
+        json.dumps(line(1.0, clock_mhz="fast")),
+        json.dumps(line(1.0, power_w=10**400)),
+        json.dumps(line(1.0, milliseconds={"low": 0, "median": 0, "high": 0})),
+        json.dumps(line(float("nan"))),
+        json.dumps(line(1.0, milliseconds={"low": 3.0, "median": 2.0, "high": 1.0})),
+        "[" * 200_000,
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
+    """Whatever is in it: a file that somebody wrote is no fault of ptxlab's."""
+    (tmp_path / "x").write_text(text, encoding="utf-8")
+    with pytest.raises(ToolError, match=r"x(:1)? is damaged: "):
+        compare_record(str(tmp_path / "x"), str(tmp_path / "x"))
+
+
+def test_a_damaged_history_is_named(history: Path) -> None:
+    """What is no text, and lines that hold something else, when a day of it is asked for."""
+    write(history, line(1.0, milliseconds=3))
+    with pytest.raises(ToolError, match=f"{history} is damaged: milliseconds of a row"):
+        compare_record("580", "580")
+    history.write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ToolError, match="is damaged: 'utf-8'"):
+        compare_record("580", "580")
+
+
+def test_a_history_that_may_not_be_read_is_missing(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whoever has no permission: exit 3."""
+    write(history, line(1.0))
+
+    def refuse(*_: object, **__: object) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(MissingError, match="cannot be read: Permission denied"):
+        compare_record("580", "580")
+
+
+def test_what_can_be_compared_is_said(history: Path) -> None:
+    """Files, where the history does not know a name; and not one rung with another."""
+    write(history, line(1.0))
+    with pytest.raises(UsageError) as caught:
+        compare_record("yesterday", "580")
+    known, _, path = caught.value.hint.partition("; files work, too: of gemm --json, or recordings such as ")
+    assert known == "it knows 2026-11-29, 580, NVIDIA H200"
+    assert compare_record(path, path).result["compared"]
+    write(history, line(1.0), line(1.0, driver="590", stage="t"))
+    with pytest.raises(MissingError, match=r"580 has 1 rows of s and 590 has 1 rows of t") as apart:
+        compare_record("580", "590")
+    assert "the same stage" in apart.value.hint
 
 
 @pytest.mark.parametrize(
@@ -311,6 +394,8 @@ def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
         (("compare", "a", "b", "-m", "3"), "-m: compare runs no stage"),
         (("--stage", "wmma-naive", "-k", "16,x"), "'x' is no value for -k; legal: a whole number"),
         (("--stage", "wmma-naive", "--set", "tile=3"), "unknown option of wmma-naive 'tile'"),
+        (("--stage", "wmma-warptile", "--set", "tile_k=7"), "unknown value for --set tile_k '7'; legal: 16"),
+        (("--stage", "wmma-warptile", "--dtype", "f8"), "unknown value for --dtype 'f8'; legal: f16, bf16"),
         (("--stage", "wmma-naive", "--check", "--record"), "--check measures nothing"),
         (("--stage", "wmma-naive", "--explain", "--plot", "x.png"), "--explain measures nothing"),
         (("--stage", "wmma-naive", "--beta", "inf"), "--beta inf is no factor"),
@@ -338,6 +423,51 @@ def test_lines_of_a_plot(gemm: Any) -> None:
     other = [row | {"dtype": "bf16"} for row in rows]
     assert set(series(rows + other, lambda row: float(row["m"]))) == {"wmma-naive f16", "wmma-naive bf16"}
     assert varied(rows[:1]) == ""
+
+
+def test_options_tell_points_of_one_problem_apart(gemm: Any) -> None:
+    """Only those that differ there: a plan that changes with the size is one line."""
+    record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
+    small, large = record.result["stages"]
+    plans = [small | {"options": {"block": 1, "group": 8}}, large | {"options": {"block": 2, "group": 8}}]
+    assert set(series(plans, lambda row: float(row["m"]))) == {"wmma-naive"}
+    both = [*plans, large | {"options": {"block": 3, "group": 8}}]
+    names = [f"wmma-naive block={block}" for block in (1, 2, 3)]
+    assert list(series(both, lambda row: float(row["m"]))) == names
+
+
+def test_without_a_gpu_recordings_are_drawn(gemm: Any) -> None:
+    """Those of just what was asked for, by the kernel of today: problem, options, data, and state of L2."""
+    record, _ = gemm(request(16, 16, 16, "ints"))
+    document = record.document()
+    (row,) = drawn(document)
+    recorded = row | {"date": "2026-11-30", "device": "NVIDIA H200", "stale": False}
+    others: list[dict[str, Any]] = [
+        {"stale": True},
+        {"l2": "hot"},
+        {"init": "normal"},
+        {"problem": "other"},
+        {"options": {"x": 1}},
+    ]
+    document["result"] |= {"stages": [], "recorded": [recorded, *(recorded | other for other in others)]}
+    assert drawn(document) == [recorded]
+
+
+@pytest.mark.parametrize(
+    ("size", "note"),
+    [("4096", "x.svg shows recordings: nothing ran here"), ("16", "x.svg is not drawn: nothing was timed")],
+)
+def test_a_run_without_a_gpu_says_what_its_picture_shows(
+    run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, note: str
+) -> None:
+    """It still ends with 3: nothing was measured."""
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip('matplotlib is not here: pip install "ptxlab[plot]"')
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    done = run_here("gemm", "--stage", "wmma-naive", "-m", size, "--plot", "x.svg")
+    assert (done.returncode, Path("x.svg").is_file()) == (3, size == "4096")
+    assert note in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("form", ["png", "svg"])
@@ -407,6 +537,23 @@ def test_wrong_elements_show_their_shape() -> None:
     assert shape([(row, col) for row in range(128) for col in range(128)])["common"] == ""
 
 
+def test_wrong_elements_lie_in_the_tiles_that_there_are() -> None:
+    """The last bands of ampere are 128 rows high, not 192, and so are its warps' tiles in them lower."""
+    stage = find_stage("ampere")
+    case = stage.case("sm_90a", m=4096, n=4096, k=64)
+    tall, short = stage.bands(case)  # type: ignore[attr-defined]
+    assert tall
+    assert short
+    top, height = tall * 192, 128 // 2
+    lower = [(row, col) for row in range(top + height, top + 2 * height) for col in range(64)]
+    found = Comparison(0, 1, 0, 0, 0, None, [Element(row, col, 1, 0, 0, 0) for row, col in lower])
+    told = shape_of_wrong(stage, case, found)
+    assert told is not None
+    tile, warp, *_ = told["groups"]
+    assert (tile["of"], tile["most"]) == ((tall + short) * 16, [{"index": [tall, 0], "wrong": len(lower)}])
+    assert [each["index"] for each in warp["most"]] == [[1, 0]]
+
+
 def test_a_right_result_has_no_shape_of_wrong(gemm: Any) -> None:
     """And a wrong one tells it in the check's words."""
     record, _ = gemm(request(48, 40, 64))
@@ -458,7 +605,7 @@ def test_an_order_that_matters_is_flagged(slower: float, flagged: bool) -> None:
     """From 3 % on; the spread is that of the slowest to the fastest."""
     row = dict.fromkeys(("tflops", "percent_of_cublas", "verdict", "clock_mhz", "power_w"))
     runs = [
-        (order, row | {"milliseconds": {"median": median}})
+        (order, row | {"milliseconds": {"median": median}, "verified": True})
         for order, median in (("forward", 1.0), ("reversed", slower), ("forward", 1.0))
     ]
     told = repeated(runs)

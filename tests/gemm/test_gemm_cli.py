@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Callable
@@ -64,6 +65,26 @@ def test_explain_needs_no_gpu(without_gpu: Run, form: str) -> None:
     assert "989" in done.stdout
 
 
+def test_explain_shows_how_the_blocks_of_a_plan_work(without_gpu: Run) -> None:
+    """Options, clusters, blocks that stay, the instruction that multiplies, and clocks beside the limits."""
+    done = without_gpu(
+        *("gemm", "--stage", "hopper", "--explain", "--format", "csv"),
+        *("--set", "cluster_shape=2x1", "--set", "splits=3"),
+    )
+    table = list(csv.reader(done.stdout.splitlines()))
+    shown = {row[0]: row[1] for row in table if len(row) == 2}
+    assert "cluster_shape=2x1" in shown["options"]
+    assert shown["blocks of a cluster"] == "2"
+    assert shown["starts while the kernel ahead still runs"] == "yes"
+    assert shown["blocks"] == "132"
+    assert "waves of pieces of work: the blocks stay" in shown
+    assert any(name.startswith("warp instructions HGMMA.") for name in shown)
+    assert not any("HMMA" in name for name in shown)
+    assert "1830 MHz" in shown["place under the roofline"]
+    (limits,) = (row for row in table if row[:1] == ["resource"])
+    assert "at MHz" in limits
+
+
 def test_explain_follows_the_architecture(without_gpu: Run) -> None:
     """sm_80 speaks of an A100; an architecture without figures says so and still ends well."""
     done = without_gpu(*STAGE, "--explain", "--arch", "sm_80", "--json")
@@ -118,6 +139,11 @@ def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
         (("--stage", "wmma-naive", "--init", "random"), "random"),
         (("--stage", "wmma-naive", "--arch", "sm_91"), "unknown architecture 'sm_91'"),
         (("--stage", "wmma-naive", "--seed", "-1"), "--seed"),
+        (("--stage", "wmma-naive", "-m", "--64"), "'--64' is no value for -m; legal: a whole number, 1 to"),
+        (("--stage", "wmma-naive", "-m", "9" * 5000), "is no value for -m; legal: a whole number, 1 to"),
+        (("--stage", "wmma-naive", "--warmup", "inf"), "--warmup; legal: 0 to 86400"),
+        (("--stage", "wmma-naive", "--warmup", "nan"), "--warmup; legal: 0 to 86400"),
+        (("--stage", "wmma-naive", "--warmup", "99999999999"), "--warmup; legal: 0 to 86400"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_2(
@@ -129,6 +155,39 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("ptxlab: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--sweep stages=4 --set stages=9", "--set stages and --sweep stages both give stages"),
+        ("--sweep cluster-shape=2x1 --set cluster_shape=1x1", "both give cluster_shape"),
+        ("--set stages=4 --set stages=9", "--set stages and --set stages both give stages"),
+        ("--sweep size=64 -m 32", "-m and --sweep size both give m"),
+        ("--sweep size=64 --sweep k=32", "--sweep size and --sweep k both give k"),
+        ("--set out=f32 --out f16", "--out and --set out both give out"),
+        ("-k 64,128 --sweep k=16,32", "-k and --sweep k both give k"),
+        ("--cold --warm", "--cold and --warm are opposites"),
+        ("--explain --check", "--explain runs nothing, and --check runs the stage"),
+        ("--check --vs self --repeat 5", "--repeat, --vs: --check measures nothing"),
+        ("--explain --explain-error --warmup 1", "--warmup, --explain-error: --explain measures nothing"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    without_gpu: Run, arguments: str, message: str
+) -> None:
+    """None of them silently wins."""
+    done = without_gpu("gemm", "--stage", "hopper", *arguments.split())
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_what_set_and_sweep_give_has_no_other_value_in_the_parameters(without_gpu: Run) -> None:
+    """Not the default of the option that the command line has for it."""
+    done = without_gpu(*STAGE, "--explain", "--json", "--sweep", "size=64", "--set", "dtype=bf16")
+    params = json.loads(done.stdout)["params"]
+    assert (params["sweep"], params["set"], params["acc"]) == (["size=64"], ["dtype=bf16"], "f32")
+    assert not params.keys() & {"m", "n", "k", "dtype"}
 
 
 def test_an_unknown_stage_is_answered_with_the_nearest(without_gpu: Run) -> None:

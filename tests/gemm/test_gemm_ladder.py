@@ -101,6 +101,27 @@ def test_each_rung_is_told_from_the_one_below(gemm: Any) -> None:
 
 
 @pytest.mark.usefixtures("ladder")
+@pytest.mark.parametrize(
+    ("wrong", "over", "fastest"),
+    [
+        ("c", [None, None, "second"], "third"),
+        ("c.1", [None, None, "first"], "third"),
+        ("c.2", [None, "first", None], "second"),
+    ],
+)
+def test_a_rung_that_is_wrong_is_not_compared(
+    gemm: Any, wrong: str, over: list[str | None], fastest: str
+) -> None:
+    """It gains nothing, nothing is gained over it, and it is never the fastest; the conclusion names it."""
+    record, _ = gemm(request(16, 16, 16, stage=None), change=(3, 7, 9.0), changed=wrong)
+    rows = record.result["stages"]
+    assert [row["gain"] and row["gain"]["over"] for row in rows] == over
+    assert f"{fastest} is the fastest" in record.result["conclusion"]
+    (name,) = (row["stage"] for row in rows if not row["verified"])
+    assert f"Not compared, results that are not verified: {name}." in record.result["conclusion"]
+
+
+@pytest.mark.usefixtures("ladder")
 def test_a_rung_that_the_device_does_not_survive_leaves_the_others(gemm: Any) -> None:
     """It is skipped with the reason, the next is held against the rung below it, and the run ends with 5."""
     with pytest.raises(DeviceError, match="illegal address") as caught:

@@ -69,6 +69,48 @@ def test_one_wrong_element_fails(gemm: Any) -> None:
     assert "not a bug" not in record.checks[-1]["detail"]
 
 
+def test_a_wrong_result_is_compared_with_nothing(gemm: Any) -> None:
+    """No share of the library and no verdict; the conclusion says why its time counts for nothing."""
+    record, _ = gemm(request(48, 40, 64), change=(31, 7, 1.0))
+    (row,) = record.result["stages"]
+    assert row["percent_of_cublas"] is row["baseline"] is row["verdict"] is None
+    assert row["baseline_note"] == "not compared: its result is not verified"
+    assert "NOT VERIFIED (1919 of 1920 elements verified" in record.result["conclusion"]
+    assert "reaches" not in record.result["conclusion"]
+
+
+@pytest.mark.parametrize(("wrong", "baseline"), [("c.cublas", "torch"), ("c.torch", "cuBLAS 13.1")])
+def test_a_library_that_is_wrong_is_no_baseline(gemm: Any, wrong: str, baseline: str) -> None:
+    """The other one is, however slow it is."""
+    record, _ = gemm(request(48, 40, 64), change=(31, 7, 1.0), changed=wrong)
+    (row,) = record.result["stages"]
+    assert row["baseline"].startswith(baseline)
+
+
+def test_a_wrong_point_of_a_sweep_is_neither_the_fastest_nor_slower(gemm: Any) -> None:
+    """The stand-in's second point is the fastest, and wrong: the others are held against the third."""
+    sweep = request(16, 16, 16, stage="wmma-warptile", sweeps=("tile_k=16,32,64",))
+    record, _ = gemm(sweep, change=(3, 7, 1.0), changed="c.2")
+    verdicts = [point["verdict"] for point in record.result["sweep"]["points"]]
+    assert verdicts == ["slower", "fastest", None]
+    assert "Fastest: wmma-warptile tile_k=32." in record.result["conclusion"]
+    assert record.result["conclusion"].endswith("that are not verified: wmma-warptile tile_k=64.")
+    record.command = ["gemm"]
+    assert "NOT VERIFIED" in to_terminal(blocks(record.document()))
+
+
+def test_a_repeated_run_that_fails_is_named(gemm: Any) -> None:
+    """With what was wrong in it; the row shows that run, and each run says whether it is verified."""
+    record, _ = gemm(request(48, 40, 64, repeat=3), change=(31, 7, 1.0), changed_runs=(1,))
+    assert record.exit_code == ExitCode.CHECK_FAILED
+    (row,) = record.result["stages"]
+    assert [run["verified"] for run in row["repeats"]["runs"]] == [True, False, True]
+    assert (row["verified"], row["wrong"], row["repeats"]["failed"]) == (False, 1, [2])
+    assert record.checks[-1]["detail"].startswith("run 2 of 3: 1919 of 1920 elements verified")
+    record.command = ["gemm"]
+    assert "NO" in to_terminal(blocks(record.document()))
+
+
 def test_nan_fails(gemm: Any) -> None:
     """NaN never passes."""
     record, _ = gemm(request(16, 16, 16), change=(0, 0, np.nan))
@@ -127,6 +169,24 @@ def test_a_stage_that_is_not_what_it_claims_is_not_timed(gemm: Any, monkeypatch:
     assert record.exit_code == ExitCode.CHECK_FAILED
     assert record.result["stages"] == stand_in.timeouts == []
     assert "not what it claims" in record.skipped[0]["reason"]
+
+
+def test_a_stage_that_stores_by_tma_without_a_fence_is_not_timed(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No run would prove that TMA sees what lanes wrote to shared memory; the SASS tells."""
+    folder = tmp_path / "kernels"
+    shutil.copytree(assets.kernels_folder(), folder)
+    store = folder / "include" / "ptxlab" / "gemm_store.cuh"
+    text = store.read_text(encoding="utf-8")
+    assert text.count("fence_proxy_async();") == 1
+    store.write_text(text.replace("fence_proxy_async();", ""), encoding="utf-8")
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
+    record, _ = gemm(request(256, 256, 64, stage="cluster"))
+    (failed,) = (check for check in record.checks if not check["ok"])
+    assert failed["name"] == "proxy fence"
+    assert "UTMASTG" in failed["detail"]
+    assert record.result["stages"] == []
 
 
 def test_what_does_not_fit_is_refused(gemm: Any) -> None:

@@ -67,7 +67,7 @@ def test_what_padding_costs_is_said() -> None:
     stage = find_stage("mma-padded")
     (remark,) = stage.remarks(stage.case("sm_90a"))
     assert "padding takes 12288 of 110592 bytes of shared memory" in remark
-    assert "it holds 2 blocks an SM without and 2 with it" in remark
+    assert "that alone holds 2 blocks an SM without and 2 with it" in remark
     assert sum(find_stage("mma-swizzle").shared(stage.case("sm_90a")).values()) == 110592 - 12288
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import pytest
 
 from ptxlab.errors import MissingError, UsageError
@@ -36,6 +39,7 @@ def test_all_variants_compile_to_what_is_claimed(name: str, arch: str) -> None:
         assert claims, "a stage without a claim proves nothing"
         failed = [detail for _, ok, detail in check_claims(kernel, claims) if not ok]
         assert not failed, case.key
+        assert not kernel["unfenced"], case.key
         assert mma_by_sass(stage, case, kernel)[0] == stage.mma_count(case), case.key
         assert kernel["shared_bytes"] == _static_shared(stage, case), case.key
 
@@ -122,11 +126,11 @@ def test_occupancy_of_one_warp_blocks_is_limited_by_blocks() -> None:
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "blocks", "limiter"),
     [
-        (256, 32, 0, 8, "registers"),  # 8 warps of 1024 registers: exactly 64 warps, all limits agree
+        (256, 32, 0, 8, "registers and warps"),  # 8 warps of 1024 registers: exactly 64 warps
         (256, 64, 0, 4, "registers"),
         (256, 255, 0, 1, "registers"),
         (128, 32, 100 * 1024, 2, "shared memory"),
-        (1024, 32, 0, 2, "registers"),
+        (1024, 32, 0, 2, "registers and warps"),
     ],
 )
 def test_occupancy(threads: int, registers: int, shared: int, blocks: int, limiter: str) -> None:
@@ -166,7 +170,15 @@ def test_explanation_of_the_naive_stage(monkeypatch: pytest.MonkeyPatch) -> None
     stage = find_stage("wmma-naive")
     case = stage.case("sm_90a")
     said = explain(stage, case, MACHINES[90], {"registers": 50})
-    assert said["tiles"] == {"tile": [16, 16, 16], "threads": 32, "blocks": 256 * 256, "steps": 256}
+    blocks = 256 * 256
+    assert said["tiles"] == {
+        "tile": [16, 16, 16],
+        "threads": 32,
+        "tiles": blocks,
+        "work": blocks,
+        "blocks": blocks,
+        "steps": 256,
+    }
     assert said["shared"]["bytes"] == 512 + 512 + 1024
     assert said["work"]["flop"] == 2 * 4096**3
     assert said["work"]["bytes"] == 3 * 2 * 4096**2
@@ -191,6 +203,77 @@ def test_a_small_grid_is_said_to_leave_places_empty() -> None:
     assert said["waves"]["busy_multiprocessors"] == 1
     assert "the waves of blocks are 0 % full" in said["limiter"]["reason"]
     assert said["work"]["useful_percent"] == pytest.approx(100 * 6 / 4096)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "blocks", "work", "waves", "percent"),
+    [
+        ("hopper", {"m": 512, "n": 4096, "k": 16384}, 128, 128, 128 / 132, 97),  # two parts of 64 tiles
+        ("persistent", {}, 132, 512, 512 / 132, 97),
+        ("cluster", {}, 132, 512, 512 / 132, 97),
+        ("persistent", {"blocks": 100}, 100, 512, 5.12, 65),  # six waves; 32 SMs have nothing
+        ("warp-specialized", {}, 512, 512, 512 / 132, 97),
+        ("mma-raster", {"order": "split", "n": 4352, "group": 16}, 1024, 544, 544 / 132, 82),
+    ],
+)
+def test_waves_are_of_the_work_that_blocks_do(
+    name: str, sizes: dict[str, Any], blocks: int, work: int, waves: float, percent: int
+) -> None:
+    """Blocks that stay take several tiles, parts of a tile are pieces of their own; an SM holds one."""
+    stage = find_stage(name)
+    case = stage.case("sm_90a", **sizes)
+    said = explain(stage, case, MACHINES[90], {"registers": 168})
+    assert (said["tiles"]["blocks"], said["tiles"]["work"]) == (blocks, work)
+    assert blocks == math.prod(stage.launch(case).grid)
+    assert said["waves"]["waves"] == pytest.approx(waves)
+    assert round(said["waves"]["percent"]) == percent
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "nbytes"),
+    [
+        ("persistent", {}, 512 * 64 * (128 + 256) * 128),
+        ("cluster", {"cluster_shape": "1x1"}, 512 * 64 * (128 + 256) * 128),
+        ("cluster", {"cluster_shape": "2x1"}, 512 * 64 * (128 + 256 // 2) * 128),
+        ("cluster", {"cluster_shape": "1x2"}, 512 * 64 * (128 // 2 + 256) * 128),
+        ("ampere", {}, 1_342_177_280),
+    ],
+)
+def test_bytes_that_blocks_load(name: str, options: dict[str, Any], nbytes: int) -> None:
+    """A cluster loads once what its blocks share, and tiles of two heights are counted each with its own."""
+    stage = find_stage(name)
+    work = explain(stage, stage.case("sm_90a", **options), MACHINES[90], None)["work"]
+    assert work["loaded_bytes"] == nbytes
+    assert work["flop_per_loaded_byte"] == pytest.approx(2 * 4096**3 / nbytes)
+
+
+def test_what_was_recorded_stands_beside_the_limit() -> None:
+    """At this very point alone; the limit says the clock that it belongs to."""
+    stage = find_stage("mma-swizzle")
+    case = stage.case("sm_90a")
+    said = explain(stage, case, MACHINES[90], {"registers": 168})
+    (row,) = (row for row in recorded(stage) if (row["m"], row["dtype"]) == (4096, "f16"))
+    limit = said["limiter"]
+    assert said["recorded"]["tflops"] == row["tflops"]
+    assert said["recorded"]["percent"] == pytest.approx(100 * row["tflops"] / limit["tflops"])
+    sentence = conclude({"stages": [], "sweep": None, "explanations": [said]})
+    assert f"at most {limit['tflops']:.1f} TFLOP/s at {limit['at_mhz']} MHz" in sentence
+    assert f"recorded: {row['tflops']:.1f} TFLOP/s" in sentence
+    assert "see kernel.cu and stage.py for what takes the rest" in sentence, "it is far from the limit"
+    other = explain(stage, stage.case("sm_90a", m=4224), MACHINES[90], {"registers": 168})
+    assert other["recorded"] is None
+    assert "nothing is recorded for this problem" in conclude(
+        {"stages": [], "sweep": None, "explanations": [other]}
+    )
+
+
+def test_products_are_called_by_the_instruction_that_computes_them() -> None:
+    """A warp's part of one 64x256x16 is 32 of m16n8k16."""
+    for name, opcode, each in (("wmma-naive", "HMMA.16816.F32", 1), ("cluster", "HGMMA.64x256x16.F32", 32)):
+        stage = find_stage(name)
+        work = explain(stage, stage.case("sm_90a"), MACHINES[90], None)["work"]
+        assert (work["mma"], work["opcode"]) == (33_554_432, opcode)
+        assert work["instructions"] == 33_554_432 // each
 
 
 @pytest.mark.parametrize(

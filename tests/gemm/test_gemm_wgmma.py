@@ -150,7 +150,7 @@ def test_every_stage_that_fits_is_used() -> None:
     hopper = FOUND["hopper"]
     case = hopper.case("sm_90a", block="128x256", roles="cooperative")
     buffers = hopper.shared(case)
-    assert [name for name in buffers if name.startswith("A")] == [f"A, stage {i}" for i in range(4)]
+    assert (buffers["4 tiles of A"], buffers["4 tiles of B"]) == (4 * 16 * 1024, 4 * 32 * 1024)
     assert buffers["panels of C"] == 8 * 2 * 16 * 128
     assert sum(buffers.values()) <= 232_448 < sum(buffers.values()) + 48 * 1024
 
@@ -164,6 +164,8 @@ def test_hopper_says_what_does_not_go_together() -> None:
         ({"block": "64x256", "roles": "cooperative"}, "legal: --set roles=ping-pong"),
         ({"block": "128x256", "roles": "ping-pong"}, "256 sums a thread .* legal: at most 192"),
         ({"block": "256x192", "roles": "cooperative", "beta": 1.0}, "legal: at most 160"),
+        ({"block": "128x128", "roles": "ping-pong", "splits": 2, "group": 1}, "legal: at most 96"),
+        ({"block": "256x128", "roles": "cooperative", "splits": 24, "out": "f32"}, "legal: at most 96"),
     ):
         with pytest.raises(UsageError, match=legal):
             FOUND["hopper"].case("sm_90a", **options)
@@ -236,6 +238,11 @@ SCALED = {"alpha": 0.5, "beta": 2.0}
         {"block": "256x192", "cluster_shape": "1x2", "splits": 4},
         {"block": "128x192", "roles": "ping-pong", "splits": 3, "out": "f32"},
         {"block": "64x128", "roles": "single", "splits": 8, **SCALED},
+        {"block": "128x192", "roles": "cooperative", "splits": 3, "cluster_shape": "1x2", "out": "f32"},
+        {"block": "128x256", "roles": "cooperative", "splits": 4, "cluster_shape": "1x2", "out": "f32"},
+        {"block": "128x192", "roles": "cooperative", "splits": 3, "group": 1, "out": "f32"},
+        {"block": "64x128", "roles": "ping-pong", "splits": 3, "group": 1, "out": "f32"},
+        {"block": "64x128", "roles": "single", "splits": 3, "group": 1, "out": "f32"},
     ],
 )
 def test_the_fullest_kernels_do_not_spill(options: dict[str, Value]) -> None:

@@ -1,6 +1,12 @@
 """persistent blocks in clusters that share what they copy: TMA writes a tile into both.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 642, 700 and 708
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 681 and 676 with f16 at 4096 and 8192. It gains nothing over
+persistent that can be told: +0.5, -0.1 and -0.4 %, -0.3 and +0.7 %. The L2 of this card brings what single
+blocks ask for, which must be known; a card whose L2 brings less may gain. The tensor cores are used to 79,
+92 and 92 % of the ceiling of wgmma.
 """
 
 from __future__ import annotations

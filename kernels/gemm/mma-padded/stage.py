@@ -1,6 +1,12 @@
 """mma-naive with 16 bytes between the lines: no bank conflicts, for an eighth more shared memory.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 284, 325 and 340
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 321 and 330 with f16 at 4096 and 8192. Over mma-naive that is
++200, +239 and +254 %, +238 and +258 %, for 16 bytes a line. The tensor cores, the limit that is predicted,
+are used to 53, 64 and 67 % of their ceiling, with f16 to 66 and 68 %; the port would permit 720. The rest is
+what kernel.cu names, a barrier a step and one block an SM.
 """
 
 from __future__ import annotations
@@ -59,5 +65,5 @@ class MmaPadded(TiledStage):
                 blocks_by_shared_memory(gpu, self.threads(case), size)
                 for size in (with_padding - padding, with_padding)
             ]
-            text += f"; it holds {held[0]} blocks an SM without and {held[1]} with it"
+            text += f"; that alone holds {held[0]} blocks an SM without and {held[1]} with it"
         return [*super().remarks(case), text]

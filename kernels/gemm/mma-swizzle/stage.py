@@ -1,6 +1,13 @@
 """mma-naive with the chunks of a line in XOR order: no bank conflicts, and no byte lost.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 283, 318 and 333
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 313 and 326 with f16 at 4096 and 8192. It gains no time over
+mma-padded: -0.7, -0.8 and -0.5 %, -0.8 and +0.2 %; its places take six instructions more a step (263 instead
+of 257, NVRTC 13.0). Both have no conflict left, and one block an SM whose registers, not its memory, keep a
+second one out. What it gains are 12 KB of 108 KB, and lines of 128 bytes in the order that TMA and wgmma
+read: the rungs above lay their tiles out so. The tensor cores are used to 53, 63 and 66 % of their ceiling.
 """
 
 from __future__ import annotations

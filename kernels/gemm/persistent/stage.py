@@ -1,6 +1,11 @@
 """warp-specialized blocks that stay on their SM, and take one tile of C after the other.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 641, 698 and 710
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 667 and 675 with f16 at 4096 and 8192. Over warp-specialized
+that is +22, +14 and +6 %, +14 and +7 %. The longer k, the less there is to gain at the ends of tiles. The
+tensor cores are used to 79, 92 and 92 % of the ceiling of wgmma.
 """
 
 from __future__ import annotations

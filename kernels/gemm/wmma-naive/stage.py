@@ -1,6 +1,10 @@
 """One warp per 16x16 tile of C, operands straight from global memory through nvcuda::wmma.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 28, 28 and 29
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 28 and 29 with f16 at 4096 and 8192: 4 % of the faster
+library. At 8192 that is 92 % of what the banks of the L1 permit, which is the limit that is predicted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """Warps own large tiles of C, so that a fragment is multiplied with several others; cp.async, nvcuda::wmma.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
+
+Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 226, 236 and 242
+TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 303 and 288 with f16 at 4096 and 8192. Over wmma-dbuf that is
++204, +203 and +211 %, +207 and +181 %. The tensor cores, the limit that is predicted, are used to 42, 47 and
+48 % of their ceiling, with f16 to 62 and 59 %: it is waiting that holds this rung. bf16 takes 64 small loads
+and their addresses in a step where f16 takes 16 ldmatrix.x4: 290 instructions for 64 HMMA instead of 195
+(NVRTC 13.0).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.stage import GemmStage, climbed
+from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_stage, stage_entries
 from ptxlab.toolchain.arch import parse_arch
@@ -53,7 +54,8 @@ def _listed(entry: Entry) -> dict[str, Any]:
 def recorded(stage: GemmStage) -> list[dict[str, Any]]:
     """Return what the newest recording of a stage holds: rows like those of a run.
 
-    Each also says the device, the date, and whether the kernel has changed since (``stale``).
+    Each also says the device, the date, and whether the kernel has changed since (``stale``); its verdicts
+    are those of the rule in force.
 
     Raises:
         ToolError: a recording is damaged.
@@ -66,7 +68,11 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
             if missing:
                 raise recording.damaged(newest.file, f"'{name}' has no {missing}")
             stale = recording.is_stale(stage, _case(stage, newest, name), variant)
-            rows.append({**variant["result"], "device": newest.device, "date": newest.date, "stale": stale})
+            said = {"device": newest.device, "date": newest.date, "stale": stale}
+            try:
+                rows.append(judged(variant["result"]) | said)
+            except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+                raise recording.damaged(newest.file, f"'{name}' has no such interval: {error}") from error
     return rows
 
 

@@ -6,6 +6,11 @@ from typing import Any
 
 from ptxlab.experiments.gemm.reference import BLIND_INITS
 
+CLOSE = 90
+"""Percent of the predicted limit from which on nothing much is left to account for."""
+
+NOT_VERIFIED = "results that are not verified:"
+
 
 def notes(init: str) -> list[str]:
     """Return what has to be said of inputs that are not random normal numbers."""
@@ -40,11 +45,20 @@ def verification(row: dict[str, Any]) -> str:
         (row["nan_references"], "whose reference is NaN"),
     ]
     counted = [f"{count} {what}" for count, what in failures if count]
-    parts = [f"{row['verified_elements']} of {total} elements verified against float64"]
+    parts = [f"{_failed_run(row)}{row['verified_elements']} of {total} elements verified against float64"]
     parts += [", ".join(counted)] if counted else []
     parts += [f"{row['infinite_inputs']} inputs are infinite"] if row["infinite_inputs"] else []
     parts += [_first_wrong(row), _in_common(row)] if row["first_wrong"] else [error_text(row)]
     return "; ".join(part for part in [*parts, *row["damage"]] if part)
+
+
+def _failed_run(row: dict[str, Any]) -> str:
+    """Return which of repeated runs the row tells of, where one failed."""
+    failed = row["repeats"]["failed"] if row["repeats"] else []
+    if not failed:
+        return ""
+    more = f" (runs {', '.join(map(str, failed))} failed)" if len(failed) > 1 else ""
+    return f"run {failed[0]} of {len(row['repeats']['runs'])}{more}: "
 
 
 def _overflow(row: dict[str, Any]) -> str:
@@ -120,7 +134,22 @@ def conclude(result: dict[str, Any]) -> str:
         return _climbed(result["stages"])
     if result["stages"]:
         return " ".join(_measured(row, explained[_point(row)]) for row in result["stages"])
-    return " ".join(_predicted(each) for each in explained.values())
+    problems = dict.fromkeys(each["problem"] for each in explained.values())
+    by_problem = [[each for each in explained.values() if each["problem"] == name] for name in problems]
+    told = [_best_recorded(of_one) for of_one in by_problem]
+    return told[0] if len(told) == 1 else " ".join(map("{}: {}".format, problems, told))
+
+
+def _best_recorded(explained: list[dict[str, Any]]) -> str:
+    """Return what is expected of one point, or of several of a problem the fastest that was recorded."""
+    if len(explained) == 1:
+        return _predicted(explained[0])
+    ran = [each for each in explained if each["recorded"]]
+    if not ran:
+        return f"Nothing is recorded of these {len(explained)} points."
+    best = max(ran, key=lambda each: float(each["recorded"]["tflops"]))
+    row = best["recorded"]
+    return f"Of {len(ran)} recorded points {best['stage']} was the fastest, {row['tflops']:.1f} TFLOP/s."
 
 
 def _climbed(rows: list[dict[str, Any]]) -> str:
@@ -132,6 +161,10 @@ def _climbed(rows: list[dict[str, Any]]) -> str:
 
 
 def _best_rung(rows: list[dict[str, Any]]) -> str:
+    wrong = [row["stage"] for row in rows if not row["verified"]]
+    rows = [row for row in rows if row["verified"]]
+    if not rows:
+        return f"No rung is compared: {NOT_VERIFIED} {', '.join(wrong)}."
     best = max(rows, key=lambda row: float(row["tflops"]))
     text = f"{best['problem']}: {best['stage']} is the fastest with {best['tflops']:.1f} TFLOP/s"
     shares = [
@@ -145,7 +178,9 @@ def _best_rung(rows: list[dict[str, Any]]) -> str:
     flat = [row for row in rows if row["gain"] and row["gain"]["verdict"] != "faster"]
     told = [f"{row['stage']} ({row['gain']['verdict']}) over {row['gain']['over']}" for row in flat]
     text += f", {', '.join(shares)}" if shares else ""
-    return f"{text}. " + (f"No gain: {'; '.join(told)}." if told else "Each rung gains over the one below.")
+    climbs = ". Each rung gains over the one below." if any(row["gain"] for row in rows) else "."
+    text += f". No gain: {'; '.join(told)}." if told else climbs
+    return text + (f" Not compared, {NOT_VERIFIED} {', '.join(wrong)}." if wrong else "")
 
 
 def _point(row: dict[str, Any]) -> tuple[str, ...]:
@@ -155,8 +190,10 @@ def _point(row: dict[str, Any]) -> tuple[str, ...]:
 def _swept(sweep: dict[str, Any]) -> str:
     """Return which points are the fastest, as far as they can be told apart, and the one most behind."""
     points = [point for point in sweep["points"] if point["verdict"]]
+    wrong = [_values(point) for point in sweep["points"] if not point["verified"]]
+    left_out = f" Not compared, {NOT_VERIFIED} {'; '.join(wrong)}." if wrong else ""
     if not points:
-        return f"{len(sweep['points'])} points ran; each solves a problem of its own."
+        return f"{len(sweep['points'])} points ran; none has another of its problem beside it.{left_out}"
     best = [_values(point) for point in points if point["verdict"] == "fastest"]
     equal = [_values(point) for point in points if point["verdict"] == "indistinguishable"]
     slower = [point for point in points if point["verdict"] == "slower"]
@@ -165,7 +202,7 @@ def _swept(sweep: dict[str, Any]) -> str:
     if slower:
         last = max(slower, key=lambda point: float(point["difference_percent"]))
         text += f" {len(slower)} are slower, {_values(last)} by {last['difference_percent']:.1f} %."
-    return text
+    return text + left_out
 
 
 def _values(point: dict[str, Any]) -> str:
@@ -174,9 +211,14 @@ def _values(point: dict[str, Any]) -> str:
 
 
 def _measured(row: dict[str, Any], explained: dict[str, Any]) -> str:
+    checked = f"{row['verified_elements']} of {row['m'] * row['n']} elements verified"
     if row["tflops"] is None:
-        total = row["m"] * row["n"]
-        return f"{row['stage']}: {row['verified_elements']} of {total} elements verified; not timed."
+        return f"{row['stage']}: {checked}; not timed."
+    if not row["verified"]:
+        return (
+            f"{row['stage']}: NOT VERIFIED ({checked}; see the checks), so its {row['tflops']:.1f} TFLOP/s "
+            "count for nothing."
+        )
     sentence = f"{row['stage']} reaches {row['tflops']:.1f} TFLOP/s"
     if row["percent_of_cublas"] is not None:
         sentence += f", {row['percent_of_cublas']:.1f} % of {row['baseline']} ({row['verdict']})"
@@ -199,10 +241,20 @@ def _predicted(explained: dict[str, Any]) -> str:
     limit = explained["limiter"]
     if limit is None:
         return _undecided(explained)
+    clock = f" at {limit['at_mhz']} MHz" if limit["at_mhz"] else ""
     return (
         f"{explained['stage']} on {explained['machine']} is expected to be limited by "
-        f"{_cause(limit)}: at most {limit['tflops']:.1f} TFLOP/s."
+        f"{_cause(limit)}: at most {limit['tflops']:.1f} TFLOP/s{clock} without any idle time"
+        f"{_reached(explained['recorded'])}."
     )
+
+
+def _reached(row: dict[str, Any] | None) -> str:
+    """Return what was recorded beside what is predicted."""
+    if row is None:
+        return "; nothing is recorded for this problem"
+    text = f"; recorded: {row['tflops']:.1f} TFLOP/s, {row['percent']:.0f} % of that ({row['date']})"
+    return text + ("; see kernel.cu and stage.py for what takes the rest" if row["percent"] < CLOSE else "")
 
 
 def _undecided(explained: dict[str, Any]) -> str:

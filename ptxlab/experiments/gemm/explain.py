@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
+from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.ceiling import recorded_peak
 from ptxlab.experiments.gemm.machine import (
@@ -43,6 +44,7 @@ def explain(
         "options": stage.own_options(case),
         "machine": machine.name if machine else None,
         "tiles": _tiles(stage, case),
+        "launch": _launch(stage, case),
         "shared": _shared(stage, case, machine),
         "work": _work(stage, case),
         "roofline": None,
@@ -50,6 +52,7 @@ def explain(
         "waves": None,
         "bounds": [],
         "limiter": None,
+        "recorded": None,
     }
     if machine is None:
         return result
@@ -61,11 +64,13 @@ def explain(
             shared_bytes=sum(stage.shared(case).values()),
         )
         result["occupancy"] = asdict(held) | {"registers": kernel["registers"]}
-        result["waves"] = waves(stage.tiles(case), machine, held) if held.blocks else None
+        blocks = result["tiles"]["blocks"]
+        result["waves"] = waves(stage.work(case), blocks, machine, held) if held.blocks else None
     result["roofline"] = roofline(case, machine)
     result["bounds"] = bounds(stage, case, machine)
     if result["bounds"] and all(row["per_second"] is not None for row in result["bounds"]):
         result["limiter"] = _limiter(stage, case, result["bounds"], result["waves"])
+    result["recorded"] = _recorded(stage, case, machine, result["limiter"])
     return result
 
 
@@ -95,7 +100,7 @@ def _mma_of(opcode: str) -> int:
     """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""
     if opcode.startswith("HMMA.16816."):
         return 1
-    wgmma = re.match(r"HGMMA\.64x(\d+)x16\.", opcode)
+    wgmma = re.match(r"HGMMA\.64x(\d+)x16\.", opcode)  # each of its four warps has 16 of 64 rows
     return int(wgmma[1]) // 8 if wgmma else 0
 
 
@@ -103,9 +108,16 @@ def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:
     return {
         "tile": list(stage.tile(case)),
         "threads": stage.threads(case),
-        "blocks": stage.tiles(case),
+        "tiles": stage.tiles(case),
+        "work": stage.work(case),
+        "blocks": math.prod(stage.grid(case)),
         "steps": stage.steps(case),
     }
+
+
+def _launch(stage: GemmStage, case: Case) -> dict[str, Any]:
+    """Return how blocks are started: in clusters of so many, and maybe while the kernel ahead still runs."""
+    return {"cluster": math.prod(stage.cluster(case) or (1,)), "programmatic": stage.programmatic(case)}
 
 
 def _shared(stage: GemmStage, case: Case, machine: Machine | None) -> dict[str, Any]:
@@ -123,13 +135,12 @@ def _shared(stage: GemmStage, case: Case, machine: Machine | None) -> dict[str, 
 def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
     """Return operations and bytes.
 
-    ``mma`` counts m16n8k16 instructions that run, per warp. ``loaded_bytes`` is what all blocks load of A
-    and B, once a block: the same bytes again and again, most of them from the L2.
+    ``mma`` counts the m16n8k16 of all warps, ``instructions`` what executes them, per warp. ``loaded_bytes``
+    is what all blocks load of A and B: the same bytes again and again, most of them from the L2.
     """
     problem = Problem.of(case)
-    count = stage.mma_count(case)
-    rows, cols, depth = stage.tile(case)
-    loaded = stage.tiles(case) * stage.steps(case) * (rows + cols) * depth * problem.a.dtype.nbytes
+    count, loaded = stage.mma_count(case), stage.loaded_bytes(case)
+    opcode = next((name for name in stage.claims(case) if _mma_of(name)), None)
     return {
         "flop": problem.flop,
         "bytes": problem.nbytes,
@@ -137,41 +148,52 @@ def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
         "loaded_bytes": loaded,
         "flop_per_loaded_byte": problem.flop / loaded,
         "mma": count,
+        "opcode": opcode,
+        "instructions": count // _mma_of(opcode) if opcode else None,
         "mma_of_whole_tiles": problem.macs / MMA_MACS,
         "useful_percent": 100 * problem.macs / (count * MMA_MACS),
     }
 
 
-def waves(tiles: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
-    """Return how often the GPU is filled with blocks, and what the last, partial filling costs.
+def waves(work: int, blocks: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
+    """Return how often the GPU is filled with pieces of work, and what the last, partial filling costs.
 
-    ``percent`` is the mean filling of the waves: 100 when the last one is full.
+    Blocks that are fewer than the pieces stay, and a wave is one piece for each of them. ``percent`` is the
+    mean filling of the waves: 100 when the last one is full, and no SM is left without a block.
     """
     slots = machine.multiprocessors * held.blocks
-    count = tiles / slots
+    stay = blocks < work
+    places = min(blocks, slots) if stay else slots
+    count = work / places
+    idle = max(0, machine.multiprocessors - places)
     return {
         "slots": slots,
+        "stay": stay,
         "waves": count,
-        "last_blocks": (tiles - 1) % slots + 1,
-        "percent": 100 * count / math.ceil(count),
-        "busy_multiprocessors": min(tiles, machine.multiprocessors),
+        "last_blocks": (work - 1) % places + 1,
+        "percent": 100 * work / (math.ceil(count) * (places + idle)),
+        "busy_multiprocessors": min(blocks, machine.multiprocessors),
     }
 
 
 def roofline(case: Case, machine: Machine) -> dict[str, Any] | None:
     """Return where the problem lies under the roof of tensor cores and device memory; None without rates.
 
-    ``ridge`` is the intensity, in FLOP a byte, from which on the tensor cores are the roof.
+    ``ridge`` is the intensity, in FLOP a byte, from which on the tensor cores are the roof. The rates are the
+    GPU's own, of its data sheet; a ceiling that was recorded is among the bounds.
     """
     problem = Problem.of(case)
     tensor, memory = (machine.rates.get(key) for key in (f"tensor {problem.acc}", "memory"))
     if tensor is None or memory is None:
         return None
     intensity, ridge = problem.flop / problem.nbytes, tensor.per_second / memory.per_second
+    roof = tensor if intensity >= ridge else memory
     return {
         "flop_per_byte": intensity,
         "ridge": ridge,
         "roof": RESOURCES[f"tensor {problem.acc}" if intensity >= ridge else "memory"].name,
+        "source": roof.source,
+        "at_mhz": roof.at_mhz,
         "tflops": min(tensor.per_second, intensity * memory.per_second) / 1e12,
     }
 
@@ -229,3 +251,24 @@ def _limiter(
         "tflops": first["tflops"],
         "at_mhz": first["at_mhz"],
     }
+
+
+def _recorded(
+    stage: GemmStage, case: Case, machine: Machine, limit: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return what this kernel reached at this very point on this GPU, and how much of the limit that is.
+
+    Raises:
+        ToolError: a recording is damaged.
+
+    """
+    for kept in recording.recordings(stage):
+        variant = kept.find(stage, case) if kept.device == machine.name else None
+        if variant is None or recording.is_stale(stage, case, variant):
+            continue
+        tflops = variant["result"].get("tflops")
+        if not isinstance(tflops, int | float):
+            raise recording.damaged(kept.file, f"'{case.key}' has no tflops")
+        percent = 100 * tflops / limit["tflops"] if limit else None
+        return {"tflops": tflops, "percent": percent, "device": kept.device, "date": kept.date}
+    return None

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.device.job import DeviceInfo
-from ptxlab.errors import ToolError
+from ptxlab.errors import MissingError, ToolError
 
 VARIABLE = "PTXLAB_HISTORY"
 FILE = "gemm-history.jsonl"
 
 KEPT = (
     *("stage", "problem", "m", "n", "k", "dtype", "acc", "out", "layout", "alpha", "beta", "options"),
-    *("init", "l2", "milliseconds", "tflops", "percent_of_cublas", "baseline", "verdict", "verified"),
+    *("init", "l2", "milliseconds", "tflops", "percent_of_cublas", "percent_interval", "baseline"),
+    *("verdict", "verified"),
     "percent_of_measured_peak",
     *("noise_floor_percent", "clock_mhz", "power_w", "samples", "throttled_samples"),
 )
@@ -53,16 +54,33 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     """Return the lines of a history.
 
     Raises:
-        ToolError: a line is no JSON object.
+        MissingError: the file cannot be read.
+        ToolError: it is no text, or a line is no JSON object.
 
     """
     found = []
-    for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, text in enumerate(text_of(file).splitlines(), 1):
         try:
             line = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ToolError(f"{file}:{number} is damaged: {error}") from error
         if not isinstance(line, dict):
             raise ToolError(f"{file}:{number} is damaged: it is no JSON object")
         found.append(line)
     return found
+
+
+def text_of(file: Path) -> str:
+    """Return what a file of results says.
+
+    Raises:
+        MissingError: it cannot be read.
+        ToolError: it is no text.
+
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ToolError(f"{file} is damaged: {error}") from error
+    except OSError as error:
+        raise MissingError(f"{file} cannot be read: {error.strerror}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ptxlab.bench import stats
@@ -11,19 +11,24 @@ from ptxlab.experiments.gemm.measure import TIMING, Trial, side
 from ptxlab.experiments.gemm.stage import GemmStage, below
 
 
-def gains(trial: Trial, result: JobResult, known: Mapping[str, GemmStage]) -> list[dict[str, Any] | None]:
+def gains(
+    trial: Trial, rows: Sequence[Mapping[str, Any]], result: JobResult, known: Mapping[str, GemmStage]
+) -> list[dict[str, Any] | None]:
     """Return for each point of a run what it gains over the next rung below that ran beside it.
 
     ``percent`` is how much more it does in the same time, ``low`` and ``high`` the ends of the interval; the
     gain is ``real`` when the verdict is not "indistinguishable". Where several points of a rung ran, the
-    first stands for it.
+    first stands for it. What is not verified neither gains nor is gained over.
     """
     timings = result.timings.get(TIMING, {})
     first: dict[str, int] = {}
     for index, entrant in enumerate(trial.entrants):
-        first.setdefault(entrant.stage.name, index)
+        if rows[index]["verified"]:
+            first.setdefault(entrant.stage.name, index)
     return [
-        _gain(timings, index, lower, first[lower.name]) if lower and timings else None
+        _gain(timings, index, lower, first[lower.name])
+        if lower and timings and rows[index]["verified"]
+        else None
         for index, lower in enumerate(_lower(trial, known, first))
     ]
 

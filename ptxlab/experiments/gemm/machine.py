@@ -137,7 +137,7 @@ class Occupancy:
     Attributes:
         blocks: the least of the limits.
         by: per limit the blocks that it alone would allow.
-        limiter: the limit that is reached first.
+        limiter: the limits that are reached first.
         warps: resident warps.
         percent: of the warps that an SM can hold.
 
@@ -171,5 +171,5 @@ def occupancy(limits: Limits, *, threads: int, registers: int, shared_bytes: int
         "blocks": limits.blocks,
     }
     blocks = min(by.values())
-    limiter = min(by, key=lambda name: by[name])
+    limiter = " and ".join(name for name, allowed in by.items() if allowed == blocks)
     return Occupancy(blocks, by, limiter, blocks * warps, 100 * blocks * warps / limits.warps)

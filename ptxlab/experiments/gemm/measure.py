@@ -292,6 +292,18 @@ UNTIMED = dict.fromkeys(
 ) | {"throttle": []}
 """What a row says of its time where none was asked for."""
 
+UNCOMPARED: dict[str, Any] = dict.fromkeys(
+    (
+        "percent_of_cublas",
+        "percent_of_itself",
+        "percent_interval",
+        "baseline",
+        "verdict",
+        "noise_floor_percent",
+    )
+)
+"""What a row says of a baseline where there is none."""
+
 
 def _times(samples: Samples, problem: Problem) -> dict[str, Any]:
     """Return the time of a side, and the conditions under which it was taken."""
@@ -314,18 +326,28 @@ def _middle(values: Sequence[float]) -> float | None:
 
 
 def _against(trial: Trial, result: JobResult, index: int, libraries: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how the stage's time compares with the faster library's, or with its own of the same run."""
+    """Return how the stage's time compares with the faster library's, or with its own of the same run.
+
+    What is not verified is not compared: a wrong result may take any time.
+    """
     timings = result.timings.get(TIMING, {})
-    other = libraries[0]["side"] if libraries else ITSELF if index == 0 and ITSELF in timings else ""
-    if not other:
-        notes = [timings[name].note for name in LIBRARIES if name in timings]
+    if not timings:
+        return UNCOMPARED | {"baseline_note": "not timed"}
+    if not _verification(trial, result, side(index))["verified"]:
+        return UNCOMPARED | {"baseline_note": "not compared: its result is not verified"}
+    right = [each["side"] for each in libraries if each["verified"]]
+    right += [ITSELF] if index == 0 and ITSELF in timings else []
+    if not right:
+        notes = [timings[name].note for name in LIBRARIES if name in timings and timings[name].note]
+        notes += [f"the result of {each['name']} is not verified" for each in libraries]
         notes += ["the first point alone is timed once more"] if ITSELF in timings else []
-        missing = ("percent_of_cublas", "percent_of_itself", "baseline", "verdict", "noise_floor_percent")
-        return dict.fromkeys(missing) | {"baseline_note": "; ".join(notes) or "not asked for (--vs cublas)"}
+        return UNCOMPARED | {"baseline_note": "; ".join(notes) or "not asked for (--vs cublas)"}
+    other = right[0]
     compared = stats.compare(timings[side(index)].milliseconds, timings[other].milliseconds)
     return {
         "percent_of_cublas": None if other == ITSELF else 100 / compared.ratio,
         "percent_of_itself": 100 / compared.ratio if other == ITSELF else None,
+        "percent_interval": {"low": 100 / compared.interval.high, "high": 100 / compared.interval.low},
         "baseline": timings[other].baseline or f"{trial.entrants[0].stage.name}, timed once more",
         "baseline_note": "",
         "verdict": compared.verdict,

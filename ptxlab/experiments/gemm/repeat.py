@@ -21,7 +21,8 @@ def repeated(runs: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """Return what several runs of a point say together; ``runs`` holds the order and the row of each.
 
     ``spread_percent`` is how much longer the slowest took than the fastest, ``order_effect_percent`` how much
-    longer the reversed runs took than the others (None where all ran one way).
+    longer the reversed runs took than the others (None where all ran one way), ``failed`` counts from 1 and
+    names the runs whose result was not verified.
     """
     medians = [float(row["milliseconds"]["median"]) for _, row in runs]
     by_order = {
@@ -31,11 +32,12 @@ def repeated(runs: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     effect = None
     if by_order[REVERSED]:
         effect = 100 * (stats.median(by_order[REVERSED]) / stats.median(by_order[FORWARD]) - 1)
-    said = ("milliseconds", "tflops", "percent_of_cublas", "verdict", "clock_mhz", "power_w")
+    said = ("milliseconds", "tflops", "percent_of_cublas", "verdict", "verified", "clock_mhz", "power_w")
     return {
         "runs": [{"order": order} | {name: row[name] for name in said} for order, row in runs],
         "spread_percent": 100 * (max(medians) / min(medians) - 1),
         "order_effect_percent": effect,
+        "failed": [number for number, (_, row) in enumerate(runs, 1) if not row["verified"]],
     }
 
 

@@ -160,7 +160,7 @@ def _points(names: list[str], run: Run) -> list[Point]:
                 )
                 found += [(stage, case) for case in cases]
                 problems = run.failed
-                if not run.lab.worker and not request.explain_only:
+                if not run.lab.worker:
                     run.record.result["recorded"] += recorded(stage)
         except PtxlabError as error:
             run.skip(stage.name, error, problems)
@@ -199,6 +199,7 @@ def _started(request: Request, lab: Lab) -> Record:
     params = {"stage": request.stage, **request.options, "set": list(request.settings)}
     params |= {"sweep": list(request.sweeps), "init": request.init, "seed": request.seed}
     params |= {"vs": request.method.versus, "l2": "cold" if request.method.cold else "hot"}
+    params |= {"explain": request.explain_only}
     record = Record(backend=lab.backend, arch=lab.arch, params=params)
     record.environment = environment(device=vars(lab.device) if lab.device else None)
     record.result |= {
@@ -237,10 +238,14 @@ def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Bui
     kernel = kernel_report(build, kernel_name(stage, stage.macros(case)))
     before = len(record.checks)
     check_sass(kernel, stage.claims(case), record)
+    if kernel["async_readers"]:
+        from ptxlab.sass.proxy_fence import judged
+
+        record.check("proxy fence", *judged(kernel))
     counted, how = mma_by_sass(stage, case, kernel)
     whole = Problem.of(case).macs / MMA_MACS
-    detail = f"{how} HMMA.16816, counted per warp; mnk / 2048 = {whole:.10g}"
-    record.check("HMMA count", ok=counted == stage.mma_count(case), detail=detail)
+    detail = f"{how} m16n8k16, counted per warp; mnk / 2048 = {whole:.10g}"
+    record.check("m16n8k16 count", ok=counted == stage.mma_count(case), detail=detail)
     record.result["explanations"].append(explain(stage, case, gpu, kernel) | {"sass": kernel})
     holds = all(check["ok"] for check in record.checks[before:])
     if not holds:
@@ -265,10 +270,10 @@ def _measure(problem: Problem, entrants: list[Entrant], run: Run, start: float, 
     report = reporting(trial, run.show, start, share)
     result = measure(trial, worker, device, report)
     measured = rows(trial, result, device)
-    for row, gain in zip(measured, gains(trial, result, run.stages), strict=True):
-        row["gain"] = gain
     if request.repeat > 1 and request.method.samples:
         _repeat(trial, measured, run, report)
+    for row, gain in zip(measured, gains(trial, measured, result, run.stages), strict=True):
+        row["gain"] = gain
     record.result["stages"] += measured
     record.result["ceilings"] += [{"problem": str(problem), **row} for row in ceilings(trial, result)]
     lost = history.keep(measured, device)
@@ -345,7 +350,10 @@ def _keep(trial: Trial, measured: list[dict[str, Any]], peaks: list[dict[str, An
 
 
 def _repeat(trial: Trial, measured: list[dict[str, Any]], run: Run, report: Report) -> None:
-    """Measure again as often as asked for, and put what the runs say together into each row of the first."""
+    """Measure again as often as asked for, and put what the runs say together into each row of the first.
+
+    Where a run of a point is not verified, the row becomes that run's: it shows what went wrong.
+    """
     request, worker, device = run.request, run.lab.worker, run.lab.device
     if worker is None or device is None:
         return
@@ -356,8 +364,9 @@ def _repeat(trial: Trial, measured: list[dict[str, Any]], run: Run, report: Repo
         for kept, row in zip(runs, rows(again, measure(again, worker, device, report), device), strict=True):
             kept.append((order, row))
     for row, kept in zip(measured, runs, strict=True):
-        row["repeats"] = repeated(kept)
-        row["verified"] = all(each["verified"] for _, each in kept)
+        together = repeated(kept)
+        row.update(next((each for _, each in kept if not each["verified"]), {}))
+        row["repeats"] = together
 
 
 def _check(measured: dict[str, Any], record: Record) -> None:

@@ -81,7 +81,7 @@ class GemmStage(Experiment):
     def shared(self, case: Case) -> dict[str, int]:
         """Return the shared memory of a block: what each buffer is for, and its bytes.
 
-        A buffer that is there once for each stage of a pipeline is named each time: "A, stage 0" and so on.
+        Buffers of a pipeline are told by their number: "4 tiles of A".
         """
         raise NotImplementedError("shared() is missing")
 
@@ -102,6 +102,10 @@ class GemmStage(Experiment):
         """Return what slows this very problem down, in words."""
         del case
         return []
+
+    def typed(self, name: str) -> str:
+        """Return how an option is typed: its own ones have no flag."""
+        return super().typed(name) if name in GemmStage.options() else f"--set {name}"
 
     def own_options(self, case: Case) -> dict[str, Value]:
         """Return the values of those options that not every stage has."""
@@ -179,8 +183,17 @@ class GemmStage(Experiment):
         rows, cols, _ = self.tile(case)
         return {(rows, cols): self.tiles(case)}
 
+    def work(self, case: Case) -> int:
+        """Return the pieces of work that blocks are there for: tiles, or parts of tiles split along k."""
+        return self.tiles(case)
+
+    def loaded_bytes(self, case: Case) -> int:
+        """Return what all blocks together load of A and B."""
+        lines = sum((rows + cols) * count for (rows, cols), count in self.tile_kinds(case).items())
+        return lines * self.tile(case)[2] * self.steps(case) * TYPES[case.dtype].nbytes
+
     def steps(self, case: Case) -> int:
-        """Return how many steps a block takes along k."""
+        """Return how many steps a tile takes along k."""
         return -(-int(case.k) // self.tile(case)[2])
 
     def mma_count(self, case: Case) -> int:

@@ -96,10 +96,10 @@ def extended(
 
     Each point is held against the fastest of its run, whose samples were taken in turn with its own:
     ``verdict`` is "fastest", "slower" or "indistinguishable", ``difference_percent`` how much more time it
-    takes. Points of different problems are not compared.
+    takes. Points of different problems are not compared, nor is what is not verified.
     """
     table = known or {"options": _swept(sweeps), "points": []}
-    compared = _against_the_fastest(trial, result)
+    compared = _against_the_fastest(rows, result)
     for entrant, row, verdict in zip(trial.entrants, rows, compared, strict=True):
         values = {name: entrant.case.params[name] for name in table["options"]}
         said = ("stage", "milliseconds", "tflops", "percent_of_cublas", "verified")
@@ -112,17 +112,17 @@ def _swept(sweeps: Sequence[str]) -> list[str]:
     return [each for name in names for each in (SIZES if name == SIZE else (name,))]
 
 
-def _against_the_fastest(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
-    """Return the verdict on each point of a run."""
+def _against_the_fastest(rows: list[dict[str, Any]], result: JobResult) -> list[dict[str, Any]]:
+    """Return the verdict on each point of a run: none on one that is wrong, or alone."""
     timings = result.timings.get(TIMING)
-    count = len(trial.entrants)
-    if timings is None or count == 1:
-        return [{"verdict": None, "difference_percent": None}] * count
-    samples = [timings[side(i)].milliseconds for i in range(count)]
-    best = min(range(count), key=lambda i: stats.median(samples[i]))
-    told = []
-    for i, own in enumerate(samples):
-        compared = stats.compare(own, samples[best])
+    told: list[dict[str, Any]] = [{"verdict": None, "difference_percent": None} for _ in rows]
+    right = [i for i, row in enumerate(rows) if row["verified"]]
+    if timings is None or len(right) < 2:
+        return told
+    samples = {i: timings[side(i)].milliseconds for i in right}
+    best = min(right, key=lambda i: stats.median(samples[i]))
+    for i in right:
+        compared = stats.compare(samples[i], samples[best])
         verdict = "fastest" if i == best else compared.verdict
-        told.append({"verdict": verdict, "difference_percent": 100 * (compared.ratio - 1)})
+        told[i] = {"verdict": verdict, "difference_percent": 100 * (compared.ratio - 1)}
     return told

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from ptxlab.bench.stats import RESOLUTION
 from ptxlab.errors import MissingError, ToolError, UsageError
-from ptxlab.experiments.gemm.history import history_file, lines_of
+from ptxlab.experiments.gemm.history import history_file, lines_of, text_of
 from ptxlab.experiments.record import Record
+from ptxlab.experiments.registry import stage_entries
+from ptxlab.files import is_file
 
 SAME = ("stage", "m", "n", "k", "dtype", "acc", "out", "layout", "alpha", "beta", "options", "init", "l2")
 """What two rows have in common that are held against each other."""
@@ -18,6 +21,10 @@ DEFAULTS: dict[str, Any] = {"alpha": 1.0, "beta": 0.0, "options": {}}
 """Of what older results do not say."""
 
 COLUMNS = ("time", "device", "driver", "cuda")
+
+NUMBERS = ("tflops", "percent_of_cublas", "noise_floor_percent", "clock_mhz", "power_w")
+
+PLAIN = (str, int, float, bool, type(None))
 
 
 def compare_record(first: str, second: str) -> Record:
@@ -35,21 +42,64 @@ def compare_record(first: str, second: str) -> Record:
     record = Record(params={"a": first, "b": second})
     pairs = [(sides[0][key], row) for key, row in sides[1].items() if key in sides[0]]
     if not pairs:
-        counts = " and ".join(
-            f"{name} has {len(side)}" for name, side in zip((first, second), sides, strict=True)
-        )
-        raise MissingError(f"nothing to compare: no stage ran the same problem on both sides ({counts} rows)")
+        raise _nothing_in_common((first, second), sides)
     record.result["compared"] = [_compared(a, b) for a, b in pairs]
     record.result["sides"] = [_said_of(side) for side in sides]
     record.result["conclusion"] = _conclude(record.result["compared"])
     return record
 
 
+def _nothing_in_common(names: tuple[str, str], sides: list[dict[str, dict[str, Any]]]) -> MissingError:
+    """Return the error for sides without a common point: what each holds, and where rungs stand together."""
+    stages = [sorted({row["stage"] for row in side.values()}) for side in sides]
+    held = " and ".join(
+        f"{name} has {len(side)} rows of {', '.join(those) or 'no stage'}"
+        for name, side, those in zip(names, sides, stages, strict=True)
+    )
+    apart = set(stages[0]).isdisjoint(stages[1])
+    hint = "a side is held against another of the same stage; gemm --ladder sets stages side by side"
+    return MissingError(
+        f"nothing to compare: no stage ran the same problem on both sides ({held})", hint if apart else ""
+    )
+
+
 def _rows(name: str) -> dict[str, dict[str, Any]]:
     """Return the newest row of each point of a side."""
     file = Path(name)
-    rows = _rows_of_file(file) if file.is_file() else _rows_of_history(name)
+    given = is_file(file)
+    rows = _rows_of_file(file) if given else _rows_of_history(name)
+    for row in rows:
+        if wrong := _wrong_field(row):
+            source = file if given else history_file()
+            raise ToolError(f"{source} is damaged: {wrong} of a row is not what gemm writes there")
     return {_key(row): row for row in rows if row.get("milliseconds")}
+
+
+def _wrong_field(row: dict[str, Any]) -> str:
+    """Return the first field of a row that is not what gemm writes there, or ""."""
+    options, times = row.get("options", {}), row.get("milliseconds")
+    plain = {name: isinstance(row.get(name), PLAIN) for name in (*SAME, *COLUMNS, "verified")}
+    numbers = {name: row.get(name) is None or _is_number(row[name]) for name in NUMBERS}
+    right = {
+        **plain,
+        **numbers,
+        "stage": isinstance(row.get("stage"), str),
+        "options": isinstance(options, dict) and all(isinstance(each, PLAIN) for each in options.values()),
+        "milliseconds": times is None or _are_times(times),
+    }
+    return next((name for name, ok in right.items() if not ok), "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max  # no NaN either
+
+
+def _are_times(value: object) -> bool:
+    """Say whether it is a median in its interval, all longer than nothing."""
+    if not isinstance(value, dict):
+        return False
+    times: list[Any] = [value.get(name) for name in ("low", "median", "high")]
+    return all(_is_number(each) and each > 0 for each in times) and times == sorted(times)
 
 
 def _key(row: dict[str, Any]) -> str:
@@ -60,17 +110,27 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
     """Return the rows of a document of ``gemm --json``, a recording, or a history.
 
     Raises:
-        ToolError: it is none of them.
+        MissingError: it cannot be read.
+        ToolError: it is none of them, or damaged.
 
     """
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ToolError(f"{file} is damaged: {error}") from error
-    except ValueError:
+        document = json.loads(text_of(file))
+    except (ValueError, RecursionError):
         return lines_of(file)
-    if not isinstance(document, dict):
+    try:
+        rows = _rows_of_document(document)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ToolError(f"{file} is damaged: it is not laid out as results of gemm are") from error
+    if not rows:
         raise ToolError(f"{file} holds no results of gemm")
+    return rows
+
+
+def _rows_of_document(document: Any) -> list[dict[str, Any]]:
+    """Return the rows of a document of any kind; none where it holds no results."""
+    if not isinstance(document, dict):
+        return []
     if "variants" in document:
         said = {"time": document.get("date"), "device": document.get("device"), **document["environment"]}
         return [said | each["result"] for each in document["variants"].values()]
@@ -82,7 +142,7 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
         ]
     if "stage" in document:
         return [document]  # a history of one line
-    raise ToolError(f"{file} holds no results of gemm")
+    return []
 
 
 def _rows_of_history(name: str) -> list[dict[str, Any]]:
@@ -93,16 +153,23 @@ def _rows_of_history(name: str) -> list[dict[str, Any]]:
 
     """
     file = history_file()
-    lines = lines_of(file) if file.is_file() else []
+    lines = lines_of(file) if is_file(file) else []
     found = [line for line in lines if _means(line, name)]
     if not found:
         days = sorted({str(line.get("time", ""))[:10] for line in lines})
         known = [*days, *sorted({str(line.get(key)) for line in lines for key in ("driver", "device")})]
+        told = f"it knows {', '.join(known)}" if known else "gemm adds to it each time it measures"
         raise UsageError(
             f"'{name}' is no file, and no day, driver or device in {file}",
-            f"it knows {', '.join(known)}" if known else "gemm adds to it each time it measures",
+            f"{told}; files work, too: of gemm --json, or recordings such as {_a_recording()}",
         )
     return found
+
+
+def _a_recording() -> str:
+    """Return the path of a recording that is here, or what such paths look like."""
+    files = (file for each in stage_entries() for file in each.file.parent.glob("recordings/*.json"))
+    return str(next(files, "kernels/gemm/NAME/recordings/CARD.json"))
 
 
 def _means(line: dict[str, Any], name: str) -> bool:
@@ -110,10 +177,14 @@ def _means(line: dict[str, Any], name: str) -> bool:
 
 
 def _compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """Return a point of both sides; ``ratio`` is the time of B over that of A: below 1, B is faster."""
+    """Return a point of both sides; ``ratio`` is the time of B over that of A: below 1, B is faster.
+
+    There is no verdict, and no ratio, where a side is not verified.
+    """
     mine, theirs = a["milliseconds"], b["milliseconds"]
     floors = [(row.get("noise_floor_percent") or 0.0) / 100 for row in (a, b)]
     floor = max(RESOLUTION, *floors)
+    right = all(row.get("verified", True) for row in (a, b))
     verdict = "indistinguishable"
     if theirs["high"] < mine["low"] / (1 + floor):
         verdict = "faster"
@@ -123,8 +194,8 @@ def _compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         **{field: b.get(field, DEFAULTS.get(field)) for field in SAME},
         "a": _side(a),
         "b": _side(b),
-        "ratio": theirs["median"] / mine["median"],
-        "verdict": verdict,
+        "ratio": theirs["median"] / mine["median"] if right else None,
+        "verdict": verdict if right else None,
     }
 
 
@@ -140,8 +211,10 @@ def _said_of(side: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
 
 def _conclude(rows: list[dict[str, Any]]) -> str:
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("faster", "slower")}
-    same = len(rows) - sum(counts.values())
+    wrong = sum(row["verdict"] is None for row in rows)
+    same = len(rows) - sum(counts.values()) - wrong
+    left_out = f" {wrong} are not compared: a side is not verified." if wrong else ""
     return (
         f"Of {len(rows)} points B is faster in {counts['faster']}, slower in {counts['slower']}, and not to "
-        f"be told from A in {same}. The sides did not run in turn: clock and card may differ."
+        f"be told from A in {same}.{left_out} The sides did not run in turn: clock and card may differ."
     )

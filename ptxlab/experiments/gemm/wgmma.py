@@ -77,11 +77,12 @@ class WgmmaStage(GemmStage):
     def shared(self, case: Case) -> dict[str, int]:
         """Return the tiles of each stage, and the barriers."""
         rows, cols, _ = self.tile(case)
-        buffers = {}
-        for stage in range(self.ring(case)):
-            buffers[f"A, stage {stage}"] = rows * DEPTH * ELEMENT
-            buffers[f"B, stage {stage}"] = cols * DEPTH * ELEMENT
-        return buffers | {"barriers": self.barriers(case) * BARRIER}
+        stages = self.ring(case)
+        return {
+            f"{stages} tiles of A": stages * rows * DEPTH * ELEMENT,
+            f"{stages} tiles of B": stages * cols * DEPTH * ELEMENT,
+            "barriers": self.barriers(case) * BARRIER,
+        }
 
     def barriers(self, case: Case) -> int:
         """Return how many mbarriers there are: full and empty ones."""
@@ -237,8 +238,16 @@ class ClusterStage(StoringStage):
     def grid(self, case: Case) -> Dim3:
         """Return whole clusters: as many as there is work for, or as many as stay."""
         size = math.prod(self.cluster_tiles(case))
-        work = math.prod(self.padded_tiles(case)) // size * self.pieces(case)
-        return min(work, int(case.blocks) // size) * size, 1, 1
+        return min(self.work(case), int(case.blocks) // size * size), 1, 1
+
+    def work(self, case: Case) -> int:
+        """Return the parts of all tiles, with those tiles that make up clusters."""
+        return math.prod(self.padded_tiles(case)) * self.pieces(case)
+
+    def loaded_bytes(self, case: Case) -> int:
+        """Return what all blocks together load: what a cluster shares it loads once."""
+        lines = sum(self.box_lines(case))
+        return self.tiles(case) * lines * DEPTH * self.steps(case) * ELEMENT
 
     def padded_tiles(self, case: Case) -> tuple[int, int]:
         """Return the tiles that cover C, down and across, with those outside of it that make up clusters."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from ptxlab.experiments.base import Case
@@ -46,14 +48,31 @@ def _places(stage: GemmStage, case: Case) -> list[tuple[str, Place, int]]:
     rows, cols, _ = stage.tile(case)
     warp_rows, warp_cols = stage.warp_tile(case)
     m, n = min(int(case.m), rows), min(int(case.n), cols)  # of a tile, as far as C goes
-    tiles = -(-int(case.m) // rows) * -(-int(case.n) // cols)
+    across, down = -(-int(case.n) // cols), rows // warp_rows
     warps = -(-m // warp_rows) * -(-n // warp_cols)
+    bands = _bands(stage, case, across)
+    tops = [top for top, _ in bands]
+
+    def tile(element: Element) -> tuple[int, int]:
+        return bisect_right(tops, element.row) - 1, element.col // cols
+
+    def warp(element: Element) -> tuple[int, int]:
+        top, height = bands[tile(element)[0]]
+        return (element.row - top) // (height // down), element.col % cols // warp_cols
+
     return [
-        ("tile", lambda e: (e.row // rows, e.col // cols), tiles),
-        ("warp of its tile", lambda e: (e.row % rows // warp_rows, e.col % cols // warp_cols), warps),
+        ("tile", tile, len(bands) * across),
+        ("warp of its tile", warp, warps),
         ("row of its fragment", lambda e: (e.row % FRAGMENT_ROWS,), min(FRAGMENT_ROWS, int(case.m))),
         ("column of its fragment", lambda e: (e.col % FRAGMENT_COLS,), min(FRAGMENT_COLS, int(case.n))),
     ]
+
+
+def _bands(stage: GemmStage, case: Case, across: int) -> list[tuple[int, int]]:
+    """Return the first row and the height of each band of tiles, from the top: not all need be as tall."""
+    heights = [rows for (rows, _), tiles in stage.tile_kinds(case).items() for _ in range(tiles // across)]
+    tops = accumulate(heights, initial=0)
+    return list(zip(tops, heights, strict=False))  # the last of the tops is the end
 
 
 def _common(groups: list[dict[str, Any]]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import prod
 from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Table, Text
 
 COLUMNS = (
     *("stage", "shape", "types", "layout", "init", "L2", "ms", "95 %", "TFLOP/s", "% of cuBLAS"),
-    *("verdict", "% of ceiling", "MHz", "W", "verified", "max error"),
+    *("verdict", "% of ceiling", "MHz by NVML", "W", "verified", "max error"),
 )
+
+BRIEF = ("stage", "TFLOP/s", "% of cuBLAS", "gain, %", "at most TFLOP/s", "limited by")
 
 MOST_CHECKS = 12
 """More are told by their number: a ladder has several for each rung."""
@@ -29,13 +33,16 @@ def view(document: dict[str, Any]) -> list[Block]:
         blocks += [Table("measured", COLUMNS, rows)]
         blocks += _ladder(result["stages"])
         blocks += _repeats(result["stages"]) + _errors(result["errors"])
-        blocks += _held_down(result["stages"])
+        blocks += _held_down(result["stages"]) + _clocks(result["stages"])
         blocks += _baselines(result["stages"]) + _ceilings(result["ceilings"]) + _wrong(result["stages"])
-    if len(result["explanations"]) == 1 or not result["stages"]:
+    else:
+        blocks += _in_brief(result)
+    if len(result["explanations"]) == 1 or document["params"].get("explain"):
         for each in result["explanations"]:
             blocks += _explanation(each)
-    if result["recorded"]:
-        blocks += _recorded(result["recorded"])
+        blocks += _recorded(result)
+    elif not result["stages"] and result["explanations"]:
+        blocks.append(Text("--explain adds the tiles, occupancy, waves and limits of each.", "faint"))
     return [*blocks, *_verdict(document)]
 
 
@@ -48,7 +55,7 @@ def _compared(result: dict[str, Any]) -> list[Block]:
     ]
     columns = (
         *("stage", "shape", "types", "layout", "init", "L2", "A ms", "B ms", "A TFLOP/s", "B TFLOP/s"),
-        *("B / A", "A MHz", "B MHz", "B is"),
+        *("B / A", "A MHz", "B MHz", "A verified", "B verified", "B is"),
     )
     rows: list[tuple[Cell, ...]] = [
         (
@@ -56,8 +63,9 @@ def _compared(result: dict[str, Any]) -> list[Block]:
             *(each["layout"], each["init"], each["l2"]),
             *(f"{each[side]['milliseconds']['median']:.4g}" for side in "ab"),
             *(f"{each[side]['tflops']:.1f}" for side in "ab"),
-            f"{each['ratio']:.3f}",
+            None if each["ratio"] is None else f"{each['ratio']:.3f}",
             *(_whole(each[side]["clock_mhz"]) for side in "ab"),
+            *(_verified(each[side]["verified"]) for side in "ab"),
             each["verdict"],
         )
         for each in result["compared"]
@@ -69,35 +77,57 @@ def _compared(result: dict[str, Any]) -> list[Block]:
     ]
 
 
+def _verified(found: bool | None) -> str | None:  # noqa: FBT001 - a field of a row, as it stands there
+    return None if found is None else "yes" if found else "NO"
+
+
 def _listed(stages: list[dict[str, Any]]) -> list[Block]:
-    columns = ("stage", "what it does", "types (A B, sum, C)", "layouts", "from", "recorded")
+    """Return the rungs with what was recorded of each at one and the same problem, and their types."""
+    point = _shared_point([row for each in stages for row in each["recorded"] if not row["stale"]])
+    found = [[row for row in each["recorded"] if _point(row) == point] for each in stages]
     rows: list[tuple[Cell, ...]] = [
-        (
-            *(each["stage"], each["problem"] or each["summary"], _types(each["types"])),
-            *(" ".join(each["types"].get("layout", ())), each["oldest_arch"]),
-            _fastest(each["recorded"]),
-        )
-        for each in stages
+        (each["stage"], each["problem"] or each["summary"], *_best(of_stage))
+        for each, of_stage in zip(stages, found, strict=True)
     ]
-    return [Table("stages", columns, rows)]
+    known = next((row for of_stage in found for row in of_stage), None)
+    on = f"recorded: {known['problem']}, {known['device']}, {known['date']}" if known else "none recorded yet"
+    columns = ("stage", "what it does", "TFLOP/s", "% of cuBLAS")
+    stale = [each["stage"] for each in stages if any(row["stale"] for row in each["recorded"])]
+    blocks: list[Block] = [Table(f"stages; {on}", columns, rows), _types(stages)]
+    if stale:
+        told = f"Of an older kernel, to be recorded again on a GPU: {', '.join(stale)}."
+        blocks.append(Text(told, "warning"))
+    return blocks
 
 
-def _types(types: dict[str, list[str]]) -> str:
-    return ", ".join("|".join(types[name]) for name in ("dtype", "acc", "out") if name in types)
+def _point(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("m", "n", "k", "dtype", "out", "layout", "init"))
 
 
-def _fastest(rows: list[dict[str, Any]]) -> str | None:
+def _shared_point(rows: list[dict[str, Any]]) -> tuple[Any, ...] | None:
+    """Return the problem that most stages were recorded at; of several the largest."""
+    ran = {(row["stage"], _point(row)) for row in rows}
+    counts = Counter(point for _, point in ran)
+    return max(sorted(counts), key=lambda point: (counts[point], prod(point[:3])), default=None)
+
+
+def _best(rows: list[dict[str, Any]]) -> tuple[Cell, ...]:
     if not rows:
-        return None
-    more = f", and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return _in_short(max(rows, key=lambda row: float(row["tflops"]))) + more
+        return None, None
+    row = max(rows, key=lambda each: float(each["tflops"]))
+    return f"{row['tflops']:.1f}", _tenths(row["percent_of_cublas"])
 
 
-def _in_short(row: dict[str, Any]) -> str:
-    share = row["percent_of_cublas"]
-    against = f", {share:.1f} % of cuBLAS" if share is not None else ""
-    stale = ", of an older kernel" if row["stale"] else ""
-    return f"{row['tflops']:.1f} TFLOP/s at {_shape(row)}{against} ({row['device']}, {row['date']}{stale})"
+def _types(stages: list[dict[str, Any]]) -> Table:
+    """Return who takes which types and layouts, and from which architecture on."""
+    names = ("dtype", "acc", "out", "layout")
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for each in stages:
+        if each["types"]:
+            types = (" ".join(each["types"][name]) for name in names)
+            kinds.setdefault((*types, each["oldest_arch"]), []).append(each["stage"])
+    columns = ("A and B", "sum", "C", "layouts", "from", "stages")
+    return Table("types", columns, [(*kind, ", ".join(takers)) for kind, takers in kinds.items()])
 
 
 def _shape(row: dict[str, Any]) -> str:
@@ -128,7 +158,11 @@ def _row(each: dict[str, Any], *, brief: bool = False) -> tuple[Cell, ...]:
 
 
 def _name(each: dict[str, Any]) -> str:
-    return " ".join((each["stage"], *(f"{k}={v}" for k, v in each.get("options", {}).items())))
+    return " ".join(filter(None, (each["stage"], _own(each))))
+
+
+def _own(each: dict[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in each.get("options", {}).items())
 
 
 def _time(each: dict[str, Any]) -> tuple[Cell, ...]:
@@ -162,7 +196,7 @@ def _swept(sweep: dict[str, Any]) -> list[Block]:
     rows: list[tuple[Cell, ...]] = [
         (
             *(point["stage"], *point["values"].values(), *_time(point)),
-            *(_tenths(point["percent_of_cublas"]), point["verdict"]),
+            *(_tenths(point["percent_of_cublas"]), point["verdict"] if point["verified"] else "NOT VERIFIED"),
             _tenths(point["difference_percent"]),
         )
         for point in sweep["points"]
@@ -181,10 +215,13 @@ def _repeats(stages: list[dict[str, Any]]) -> list[Block]:
         if not (told := each["repeats"]):
             continue
         rows: list[tuple[Cell, ...]] = [
-            (i, run["order"], *_time(run), _tenths(run["percent_of_cublas"]), _whole(run["clock_mhz"]))
+            (
+                *(i, run["order"], *_time(run), _tenths(run["percent_of_cublas"])),
+                *(_whole(run["clock_mhz"]), _verified(run["verified"])),
+            )
             for i, run in enumerate(told["runs"], 1)
         ]
-        columns = ("run", "order", "ms", "95 %", "TFLOP/s", "% of cuBLAS", "MHz")
+        columns = ("run", "order", "ms", "95 %", "TFLOP/s", "% of cuBLAS", "MHz", "verified")
         effect = told["order_effect_percent"]
         text = f"The runs spread over {told['spread_percent']:.2f} %"
         text += "." if effect is None else f"; the opposite order makes {effect:+.2f} %."
@@ -217,6 +254,19 @@ def _held_down(stages: list[dict[str, Any]]) -> list[Block]:
     held, all_of_them = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
     text = f"The clock was held down in {held} of {all_of_them} samples: {', '.join(causes)}. They are kept."
     return [Text(text, "warning")] if causes else []
+
+
+def _clocks(stages: list[dict[str, Any]]) -> list[Block]:
+    """Return how far NVML's clock lies from the one that a kernel counted in the same run."""
+    peaks = [each["peak"] for each in stages if each.get("peak") and each["peak"]["clock_mhz"]]
+    if not peaks:
+        return []
+    worst = max(peaks, key=lambda peak: abs(float(peak["clock_mhz"]) - float(peak["sm_mhz"])))
+    text = (
+        f"NVML's MHz can lie above the clock in a kernel: of the {worst['ceiling']} ceiling it said "
+        f"{worst['clock_mhz']:.0f}, and the kernel counted {worst['sm_mhz']:.0f}."
+    )
+    return [Text(text, "faint")]
 
 
 def _baselines(stages: list[dict[str, Any]]) -> list[Block]:
@@ -309,29 +359,64 @@ def _work(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
     return [
         ("stage", each["stage"]),
         ("problem", each["problem"]),
+        *_options(each),
         ("GPU", each["machine"]),
         ("tile of a block (rows x columns x depth)", size),
         ("threads of a block", tiles["threads"]),
-        ("blocks", tiles["blocks"]),
-        ("steps along k", tiles["steps"]),
+        *_blocks(each),
+        ("steps along k of a tile", tiles["steps"]),
         ("FLOP", work["flop"]),
         ("bytes, each matrix once", work["bytes"]),
         ("FLOP per byte", f"{work['flop_per_byte']:.1f}"),
         *_roofline(each["roofline"]),
         ("bytes of A and B that all blocks load", work["loaded_bytes"]),
         ("FLOP per byte loaded", f"{work['flop_per_loaded_byte']:.1f}"),
-        ("warp instructions HMMA.16816 that run", work["mma"]),
+        *_products(work),
         ("mnk / 2048, without the padding of tiles", f"{work['mma_of_whole_tiles']:.10g}"),
         ("useful part of the tiles, %", f"{work['useful_percent']:.1f}"),
     ]
 
 
+def _options(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
+    """Return the options of the stage's own, and how its blocks start where that is not the plain way."""
+    launch, rows = each["launch"], list[tuple[Cell, ...]]()
+    if each["options"]:
+        rows.append(("options", ", ".join(f"{name}={value}" for name, value in each["options"].items())))
+    if launch["cluster"] > 1:
+        rows.append(("blocks of a cluster", launch["cluster"]))
+    if launch["programmatic"]:
+        rows.append(("starts while the kernel ahead still runs", "yes"))
+    return rows
+
+
+def _blocks(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
+    """Return the blocks that are launched, and the tiles, and parts of them, where those are not as many."""
+    tiles = each["tiles"]
+    rows: list[tuple[Cell, ...]] = [("blocks", tiles["blocks"])]
+    if tiles["tiles"] != tiles["blocks"]:
+        rows.append(("tiles of C", tiles["tiles"]))
+    if tiles["work"] not in (tiles["tiles"], tiles["blocks"]):
+        rows.append(("pieces of work: parts of tiles along k", tiles["work"]))
+    return rows
+
+
+def _products(work: dict[str, Any]) -> list[tuple[Cell, ...]]:
+    """Return the instructions that run, and the products that they are where each is several."""
+    products: list[tuple[Cell, ...]] = [("products m16n8k16, counted per warp", work["mma"])]
+    if not work["opcode"]:
+        return products
+    run = (f"warp instructions {work['opcode']} that run", work["instructions"])
+    return [run] if work["instructions"] == work["mma"] else [*products, run]
+
+
 def _roofline(place: dict[str, Any] | None) -> list[tuple[Cell, ...]]:
     if place is None:
         return []
+    clock = f", at {place['at_mhz']} MHz" if place["at_mhz"] else ""
     side = "right" if place["flop_per_byte"] >= place["ridge"] else "left"
     where = (
-        f"{side} of the ridge at {place['ridge']:.0f}: under {place['roof']}, {place['tflops']:.1f} TFLOP/s"
+        f"{side} of the ridge at {place['ridge']:.0f}: under {place['roof']}, {place['tflops']:.1f} TFLOP/s "
+        f"({place['source']}{clock})"
     )
     return [("place under the roofline", where)]
 
@@ -351,6 +436,9 @@ def _occupancy(each: dict[str, Any]) -> list[Block]:
     held, filled = each["occupancy"], each["waves"]
     if not held or not filled:
         return []
+    what = "blocks"
+    if filled["stay"]:
+        what = "tiles" if each["tiles"]["work"] == each["tiles"]["tiles"] else "pieces of work"
     rows: list[tuple[Cell, ...]] = [(f"blocks of an SM by {k}", v) for k, v in held["by"].items()]
     rows += [
         ("registers of a thread", held["registers"]),
@@ -358,16 +446,16 @@ def _occupancy(each: dict[str, Any]) -> list[Block]:
         ("limited by", held["limiter"]),
         ("warps of an SM", held["warps"]),
         ("of the warps it can hold, %", f"{held['percent']:.0f}"),
-        ("blocks of a wave, on all SMs", filled["slots"]),
-        ("waves", f"{filled['waves']:.2f}"),
-        ("blocks of the last wave", filled["last_blocks"]),
+        ("blocks that all SMs hold at once", filled["slots"]),
+        (f"waves of {what}: the blocks stay" if filled["stay"] else "waves", f"{filled['waves']:.2f}"),
+        (f"{what} of the last wave", filled["last_blocks"]),
         ("mean filling of the waves, %", f"{filled['percent']:.0f}"),
     ]
     return [Table("occupancy and waves", ("quantity", "value"), rows)]
 
 
 def _bounds(each: dict[str, Any]) -> list[Block]:
-    columns = ("resource", "needs", "rate", "at least ms", "at most TFLOP/s", "source")
+    columns = ("resource", "needs", "rate", "at MHz", "at least ms", "at most TFLOP/s", "source")
     rows = [
         (row["resource"], f"{row['amount']:.4g} {row['unit']}".rstrip(), *_rate(row))
         for row in each["bounds"]
@@ -377,14 +465,65 @@ def _bounds(each: dict[str, Any]) -> list[Block]:
 
 def _rate(row: dict[str, Any]) -> tuple[Cell, ...]:
     if row["per_second"] is None:
-        return "rate unknown on this GPU", None, None, "may be the limiter"
+        return "rate unknown on this GPU", None, None, None, "may be the limiter"
     rate = f"{row['per_second']:.4g} {row['unit']}/s"
-    return rate, f"{row['milliseconds']:.4g}", f"{row['tflops']:.1f}", row["source"]
+    return rate, row["at_mhz"], f"{row['milliseconds']:.4g}", f"{row['tflops']:.1f}", row["source"]
 
 
-def _recorded(rows: list[dict[str, Any]]) -> list[Block]:
+def _in_brief(result: dict[str, Any]) -> list[Block]:
+    """Return the answer for each problem: what was recorded of each stage, and what limits it."""
+    blocks: list[Block] = []
+    for problem in dict.fromkeys(each["problem"] for each in result["explanations"]):
+        asked = [each for each in result["explanations"] if each["problem"] == problem]
+        found = [_answer(each, result["recorded"]) for each in asked]
+        rows = [_brief(each, row, asked) for each, row in zip(asked, found, strict=True)]
+        blocks.append(Table(problem, BRIEF, rows))
+        cards = sorted({f"{row['device']}, {row['date']}" for row in found if row})
+        told = f"Recorded on {'; '.join(cards)}." if cards else "None recorded for this."
+        blocks += [Text(told, "faint"), *_held_down([row for row in found if row])]
+    return blocks
+
+
+def _is_of(row: dict[str, Any], asked: dict[str, Any]) -> bool:
+    """Say whether a recorded row is of the point that was asked for, on the GPU that is spoken of."""
+    same = all(row[name] == asked[name] for name in ("stage", "problem", "options"))
+    return same and row["device"] == asked["machine"]
+
+
+def _answer(asked: dict[str, Any], recorded: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((row for row in recorded if _is_of(row, asked) and not row["stale"]), None)
+
+
+def _brief(
+    asked: dict[str, Any], row: dict[str, Any] | None, points: list[dict[str, Any]]
+) -> tuple[Cell, ...]:
+    alone = sum(each["stage"] == asked["stage"] for each in points) == 1
+    limit = asked["limiter"]
+    bound = (f"{limit['tflops']:.1f}", limit["resource"]) if limit else (None, None)
+    measured = (f"{row['tflops']:.1f}", _tenths(row["percent_of_cublas"]), _gain(row)) if row else (None,) * 3
+    return (asked["stage"] if alone else _name(asked), *measured, *bound)
+
+
+def _gain(row: dict[str, Any]) -> str | None:
+    """Return what a rung gains over the one below, if that is real."""
+    gain = row["gain"]
+    if not gain:
+        return None
+    return f"{gain['percent']:+.1f}" if gain["real"] else "in the noise"
+
+
+def _recorded(result: dict[str, Any]) -> list[Block]:
+    """Return all that recordings say of what was asked for; of other problems that they exist."""
+    asked, recorded = result["explanations"], result["recorded"]
+    rows = [row for row in recorded if any(_is_of(row, each) for each in asked)]
+    if not recorded:
+        return []
+    if not rows:
+        points = "; ".join(f"{row['problem']} on {row['device']}, {_own(row)}" for row in recorded)
+        return [Text(f"None recorded for this problem and these options. Recorded are: {points}.", "faint")]
     title = f"recorded on {rows[0]['device']}, {rows[0]['date']}"
     blocks: list[Block] = [Table(title, COLUMNS, [_row(each) for each in rows])]
+    blocks += _held_down(rows) + _clocks(rows)
     if any(each["stale"] for each in rows):
         blocks.append(Text("The kernel has changed since: record it again on a GPU.", "warning"))
     return blocks

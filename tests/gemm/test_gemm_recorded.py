@@ -1,0 +1,108 @@
+"""What is shown of recordings: verdicts by the rule in force, the answer first, one problem beside itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ptxlab.bench.stats import RESOLUTION
+from ptxlab.experiments import recording, runner
+from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.verdict import judged
+from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.render.show import blocks
+from ptxlab.render.terminal import to_terminal
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def without_gpu(monkeypatch: pytest.MonkeyPatch, run_here: Run) -> Run:
+    """Return a function that runs the command as on a machine without a driver."""
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    return run_here
+
+
+def _rows() -> Iterator[dict[str, Any]]:
+    for entry in stage_entries():
+        yield from recorded(find_stage(entry.name))
+
+
+def test_a_recorded_gain_is_real_when_its_interval_says_so() -> None:
+    """Recomputed from low and high: the whole interval lies above what is never told apart, or below it."""
+    above, below = 100 * RESOLUTION, 100 * (1 / (1 + RESOLUTION) - 1)
+    gains = [row["gain"] for row in _rows() if row["gain"]]
+    assert gains
+    for gain in gains:
+        assert gain["low"] <= gain["percent"] <= gain["high"]
+        assert gain["real"] == (gain["low"] > above or gain["high"] < below)
+        assert gain["verdict"] == (
+            "indistinguishable" if not gain["real"] else "faster" if gain["low"] > 0 else "slower"
+        )
+
+
+def test_the_files_say_what_is_shown() -> None:
+    """No recording holds a verdict of another rule."""
+    for entry in stage_entries():
+        for kept in recording.recordings(find_stage(entry.name)):
+            for name, variant in kept.variants.items():
+                assert judged(variant["result"]) == variant["result"], f"{kept.file}: {name}"
+
+
+def test_a_verdict_is_drawn_from_the_interval() -> None:
+    """Against the library, too, where the recording holds the interval of the share."""
+    row = {"verdict": "slower", "noise_floor_percent": 30.0, "gain": None}
+    said = judged(row | {"percent_interval": {"low": 100.4, "high": 101.0}})
+    assert said["verdict"] == "faster"
+    assert said["noise_floor_percent"] == pytest.approx(100 * RESOLUTION)
+    assert judged(row | {"percent_interval": {"low": 99.0, "high": 101.0}})["verdict"] == "indistinguishable"
+
+
+def test_without_the_interval_only_what_a_stricter_rule_found_stays() -> None:
+    """What it could not tell from noise is not known; its noise floor is not that of today."""
+    row = {"noise_floor_percent": 30.0, "gain": None}
+    assert judged(row | {"verdict": "slower"})["verdict"] == "slower"
+    assert judged(row | {"verdict": "indistinguishable"})["verdict"] is None
+    assert judged(row | {"verdict": "slower"})["noise_floor_percent"] is None
+
+
+def test_without_a_gpu_the_recorded_ladder_comes_first(without_gpu: Run) -> None:
+    """A line a rung: what was recorded of this problem, its gain, what limits it; the rest by --explain."""
+    size = ("-m", "8192", "-n", "8192", "-k", "8192", "--dtype", "bf16")
+    done = without_gpu("gemm", "--ladder", *size, "--format", "md")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 3
+    assert lines[0].startswith("**8192x8192x8192 bf16")
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4 : 4 + len(stage_entries())]]
+    recorded_there = {row["stage"]: row for row in _rows() if row["m"] == 8192 and row["dtype"] == "bf16"}
+    for name, tflops, share, *_, limit in cells:
+        assert tflops == f"{recorded_there[name]['tflops']:.1f}"
+        assert share == f"{recorded_there[name]['percent_of_cublas']:.1f}"
+        assert limit
+    assert "shared memory of a block" not in done.stdout
+    assert "--explain adds" in done.stdout
+
+
+def test_recordings_of_other_options_do_not_answer(without_gpu: Run) -> None:
+    """It says that there is none, and what there is."""
+    done = without_gpu("gemm", "--stage", "wmma-warptile", "--set", "tile_k=16")
+    assert "None recorded for this." in done.stdout
+    assert "None recorded for this problem and these options. Recorded are: " in done.stdout
+    assert "tile_k=32" in done.stdout
+    assert "recorded on" not in done.stdout
+
+
+def test_the_list_compares_the_same_problem(run_here: Run) -> None:
+    """Every number is of the shape and the types that the title names."""
+    document = json.loads(run_here("gemm", "--list", "--json").stdout)
+    listed = {each["stage"]: each["recorded"] for each in document["result"]["available"]}
+    shown = to_terminal(blocks(document))
+    title = next(line for line in shown.splitlines() if line.startswith("stages; recorded: "))
+    problem = title.removeprefix("stages; recorded: ").rpartition(", NVIDIA")[0]
+    for name, rows in listed.items():
+        (row,) = (each for each in rows if each["problem"] == problem)
+        (line,) = (line for line in shown.splitlines() if line.strip().startswith(f"{name} "))
+        assert f" {row['tflops']:.1f} " in line
