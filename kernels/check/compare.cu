@@ -1,29 +1,33 @@
-// Recomputes every element of C = alpha A x B + beta C in float64 and compares. Nothing is sampled and nothing skipped.
+// Recomputes every element of C = activation(alpha A x B + beta C + bias) in float64 and compares. Nothing is sampled
+// and nothing skipped.
 //
 // Method: a block owns 64x64 elements, a thread 4x4 of them; slabs of A and B, 16 deep in k, pass through
-// shared memory as doubles. The products of two 16-bit inputs are exact in float64, and so is every sum of
+// shared memory as doubles. The products of two inputs are exact in float64, and so is every sum of
 // theirs as far as the bound below can tell. The matrices are read through strides, so the reference knows
 // nothing of the layout code that is on trial.
 //
 // The bound. Let S be the running sum after each 16 values of k and P the sum of all |a||b|. Then an
 // element may differ from the exact sum by
-//     e = unit * (sum over the steps of |S| + P) + floor
+//     e = unit * (sum over the steps of |S|) + magnitude_unit * P + floor
 // whose derivation stands in ptxlab/experiments/gemm/bound.py. Where P <= exact_limit and the
 // inputs are integers every partial sum is exact in the accumulator, and e = 0. Rounding is monotone, so a
-// right sum lies between those of S - e and S + e in the accumulator's type, both inclusive; and a right
-// result between what is made of these two, T = alpha * sum and U = beta * C: T + U, less or more
-//     s = scale_unit * (|T| + |U|) + scale_floor
-// in float32 and then in the output's type. s = 0 where nothing is scaled, and where |alpha| P + |U| <=
-// scale_exact_limit with integers. With e = s = 0 that is one value. NaN lies in no interval.
+// right sum lies between those of S - e and S + e in the accumulator's type, both inclusive; and what goes into
+// the activation between what is made of these two, T = alpha * sum, U = beta * C and V = bias: T + U + V, less or
+// more
+//     s = scale_unit * (|T| + |U| + |V|) + scale_floor
+// in float32. s = 0 where nothing is scaled or added, and where |alpha| P + |U| + |V| <= scale_exact_limit with
+// integers. A right result lies between the least and the greatest that the activation makes of that interval, less
+// or more activation_unit of the larger end, in float32 and then in the output's type. With e = s = 0 and a unit of
+// 0 that is one value. NaN lies in no interval.
 //
-// An element ends in exactly one class: nan or infinite (the reference itself is, because an input is
+// An element ends in exactly one class: nan or infinite (what goes into the activation is, because an input is
 // infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
 // permitted result is infinite: equal infinities prove nothing), or verified.
 //
-// Macros: TYPE (half, __nv_bfloat16), ACCUMULATE (float, half), OUT (half, __nv_bfloat16, float), KERNEL.
+// Macros: TYPE (those of ptxlab/gemm_types.cuh), ACCUMULATE (float, half, int), OUT (half, __nv_bfloat16, float,
+// int), BIAS (1: there is one), ACTIVATION (none, relu, gelu), KERNEL.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <ptxlab/gemm_types.cuh>
 
 constexpr int TILE = 64;     // rows and columns of C of a block
 constexpr int SLAB = 16;     // depth in k of one step of the bound
@@ -52,33 +56,91 @@ __device__ double through(half, double x) { return __half2float(__double2half(x)
 
 __device__ double through(__nv_bfloat16, double x) { return __bfloat162float(__double2bfloat16(x)); }
 
-// What the kernel's own last step does to a scaled sum: from float32 into the output type.
-__device__ double written(double x) { return through(OUT(), through(float(), x)); }
+__device__ double through(int, double x) { return x; }  // sums of integers are integers, and fit
 
-// How far a scaled sum may be off: see above.
-struct Scaling {
-    double alpha, beta, unit, floor, exact_limit;
+template <typename T>
+__device__ double number(T x)
+{
+    return float(x);
+}
+
+__device__ double number(int x) { return x; }
+
+// What sums pass through on their way out: float32, in which they are scaled, or nothing if they stay integers.
+template <typename Out>
+struct WayOut {
+    using Type = float;
+};
+template <>
+struct WayOut<int> {
+    using Type = int;
+};
+using Between = WayOut<OUT>::Type;
+
+// What the kernel's own last step does to a scaled sum.
+__device__ double written(double x) { return through(OUT(), through(Between(), x)); }
+
+// Activations, each with where it is least: anywhere where it only rises.
+struct none {
+    static constexpr double LEAST_AT = 0.0;
+    static __device__ double of(double x) { return x; }
 };
 
-// Fills in the reference and its interval for the sum s, which may be off by e.
-__device__ void expect(Element& element, const Scaling& by, double s, double e, double magnitude, double before)
+struct relu {
+    static constexpr double LEAST_AT = 0.0;
+    static __device__ double of(double x) { return x < 0.0 ? 0.0 : x; }
+};
+
+struct gelu {
+    static constexpr double LEAST_AT = -0.7524614220710163;
+    static __device__ double of(double x)
+    {
+        constexpr double root_of_2_by_pi = 0.7978845608028654;
+        return x / (1.0 + exp(-2.0 * root_of_2_by_pi * (x + 0.044715 * x * x * x)));
+    }
+};
+
+// How far what goes into an activation may be off, and what comes out of it: see above.
+struct Scaling {
+    double alpha, beta, unit, floor, exact_limit, activation_unit;
+};
+
+// Fills in the least and the greatest right result, where the argument lies between these two.
+__device__ void permit(Element& element, double low, double high, double unit)
+{
+    low = through(Between(), low);
+    high = through(Between(), high);
+    const double lost = unit == 0.0 ? 0.0 : unit * fmax(fabs(low), fabs(high));
+    const double ends[2] = {ACTIVATION::of(low), ACTIVATION::of(high)};
+    const double bottom = ACTIVATION::of(fmin(fmax(ACTIVATION::LEAST_AT, low), high));
+    const double least = fmin(bottom, fmin(ends[0], ends[1]));
+    element.low = isnan(ends[0]) ? ends[0] : written(least - lost);
+    element.high = isnan(ends[1]) ? ends[1] : written(fmax(ends[0], ends[1]) + lost);
+}
+
+// Fills in the reference and its interval for the sum s, which may be off by e. Returns what goes into the activation.
+__device__ double expect(Element& element, const Scaling& by, double s, double e, double magnitude, double before,
+                         double bias)
 {
     const double old = by.beta == 0.0 ? 0.0 : by.beta * before;  // not read where beta is zero
     const double below = by.alpha * through(ACCUMULATE(), s - e);
     const double above = by.alpha * through(ACCUMULATE(), s + e);
-    const bool exact = fabs(by.alpha) * magnitude + fabs(old) <= by.exact_limit;
-    const double most = fmax(fabs(below), fabs(above)) + fabs(old);
+    const double addends = fabs(old) + fabs(bias), added = old + bias;
+    const bool exact = fabs(by.alpha) * magnitude + addends <= by.exact_limit;
+    const double most = fmax(fabs(below), fabs(above)) + addends;
     const double slack = exact || by.unit == 0.0 ? 0.0 : by.unit * most + by.floor;
-    element.reference = by.alpha * s + old;
-    element.low = written((by.alpha < 0.0 ? above : below) + old - slack);
-    element.high = written((by.alpha < 0.0 ? below : above) + old + slack);
+    const double argument = by.alpha * s + added;
+    element.reference = ACTIVATION::of(argument);
+    permit(element, (by.alpha < 0.0 ? above : below) + added - slack,
+           (by.alpha < 0.0 ? below : above) + added + slack, by.activation_unit);
+    return argument;
 }
 
 // ``rounded`` is the reference as it comes out of the accumulator and the output type.
-__device__ Class classify(const Element& e, double rounded)
+__device__ Class classify(const Element& e, double argument, double rounded)
 {
-    if (isnan(e.reference)) return NOT_A_NUMBER;
-    if (isinf(e.reference)) return INFINITE;
+    if (isnan(argument)) return NOT_A_NUMBER;
+    if (isinf(argument)) return INFINITE;
     if (isnan(e.low) || isnan(e.high)) return OVERFLOWED;  // an infinite sum is permitted, and scaled by zero
     if (!(e.low <= e.result && e.result <= e.high)) return WRONG;
     return isfinite(e.result) && isfinite(rounded) ? VERIFIED : OVERFLOWED;
@@ -93,15 +155,15 @@ __device__ void stage(double (*slab)[PITCH], const TYPE* matrix, int64 first, in
         const int line = k_stride == 1 ? i / SLAB : i % TILE;
         const int k = k_stride == 1 ? i % SLAB : i / TILE;
         const bool inside = first + line < lines && k0 + k < depth;
-        slab[k][line] = inside ? double(float(matrix[(first + line) * line_stride + (k0 + k) * k_stride])) : 0.0;
+        slab[k][line] = inside ? number(matrix[(first + line) * line_stride + (k0 + k) * k_stride]) : 0.0;
     }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS * THREADS)
-KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, Summary* summaries, Element* list,
-       unsigned* listed, unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row,
-       int64 b_col, int64 first_tile_row, double unit, double floor, double exact_limit, double alpha,
-       double beta, double scale_unit, double scale_floor, double scale_exact_limit)
+KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, const OUT* bias, Summary* summaries,
+       Element* list, unsigned* listed, unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row,
+       int64 b_col, int64 first_tile_row, double unit, double magnitude_unit, double floor, double exact_limit, double alpha,
+       double beta, double scale_unit, double scale_floor, double scale_exact_limit, double activation_unit)
 {
     __shared__ double a_slab[SLAB][PITCH];
     __shared__ double b_slab[SLAB][PITCH];
@@ -141,20 +203,22 @@ KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, Summary* s
     }
     __syncthreads();
 
-    const Scaling scaling = {alpha, beta, scale_unit, scale_floor, scale_exact_limit};
+    const Scaling scaling = {alpha, beta, scale_unit, scale_floor, scale_exact_limit, activation_unit};
     double worst_error = -1.0;
     Element worst = {};
     for (int i = 0; i < OWN; ++i) {
         for (int j = 0; j < OWN; ++j) {
             const int64 row = row0 + y0 + i * THREADS, col = col0 + x0 + j * THREADS;
             if (row >= m || col >= n) continue;
-            const double s = sum[i][j], old = beta == 0.0 ? 0.0 : float(before[row * n + col]);
+            const double s = sum[i][j], old = beta == 0.0 ? 0.0 : number(before[row * n + col]);
             const bool exact = magnitude[i][j] <= exact_limit;
-            const double e = exact ? 0.0 : unit * (partials[i][j] + magnitude[i][j]) + floor;
-            Element element = {int(row), int(col), float(c[row * n + col])};
-            expect(element, scaling, s, e, magnitude[i][j], old);
-            const double rounded = written(alpha * through(ACCUMULATE(), s) + (beta == 0.0 ? 0.0 : beta * old));
-            const Class verdict = classify(element, rounded);
+            const double e = exact ? 0.0 : unit * partials[i][j] + magnitude_unit * magnitude[i][j] + floor;
+            Element element = {int(row), int(col), number(c[row * n + col])};
+            const double shift = BIAS ? number(bias[col]) : 0.0;
+            const double argument = expect(element, scaling, s, e, magnitude[i][j], old, shift);
+            const double added = (beta == 0.0 ? 0.0 : beta * old) + shift;
+            const double rounded = written(ACTIVATION::of(alpha * through(ACCUMULATE(), s) + added));
+            const Class verdict = classify(element, argument, rounded);
             atomicAdd(&summary.count[verdict], 1u);
             if (verdict == WRONG) {
                 const unsigned slot = atomicAdd(listed, 1u);

@@ -1,13 +1,13 @@
-// Fills A, B or C of a GEMM on the device, and counts the elements that are infinite in its type.
+// Fills A, B, C or the bias of a GEMM on the device, and counts the elements that are infinite in its type.
 //
 // Every value is a function of the element's logical row-major index alone (A is m x k, B is k x n, C
-// is m x n), so every layout holds the same matrix. It is computed in float64 and rounded once. The same
-// functions in numpy: ptxlab/experiments/gemm/reference.py.
+// is m x n, the bias 1 x n), so every layout holds the same matrix. It is computed in float64 and rounded
+// once. The same functions in numpy: ptxlab/experiments/gemm/reference.py.
 //
-// Macros: INIT (normal, ints, seq, ones, zeros), TYPE (half, __nv_bfloat16, float), KERNEL (the name).
+// Macros: INIT (normal, ints, naturals, seq, ones, zeros), TYPE (those of ptxlab/gemm_types.cuh, float,
+// int), SPREAD (the standard deviation of normal values), KERNEL (its name).
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <ptxlab/gemm_types.cuh>
 
 using uint64 = unsigned long long;
 
@@ -30,13 +30,20 @@ __device__ double normal(uint64 index, uint64 stream, int)
 {
     const uint64 bits = random_bits(index, stream);
     const double radius = sqrt(-2.0 * log(((bits >> 32) + 1) * 0x1p-32));
-    return radius * cospi((bits & 0xffffffffull) * 0x1p-31);
+    return SPREAD * radius * cospi((bits & 0xffffffffull) * 0x1p-31);
 }
 
 // -2 to 2: a sum of k products stays below 2^24, where float32 is exact, for every k below 2^22.
 __device__ double ints(uint64 index, uint64 stream, int)
 {
     return static_cast<double>((random_bits(index, stream) >> 32) % 5) - 2.0;
+}
+
+// 1 to 8: sums only grow, from some 100 products on beyond 2^11, up to where f16 is exact, and stay below 2^24
+// for every k below 2^18. So a sum, or a part of one, that was kept in 16 bits shows in a C of float32.
+__device__ double naturals(uint64 index, uint64 stream, int)
+{
+    return static_cast<double>((random_bits(index, stream) >> 32) % 8) + 1.0;
 }
 
 // Every element carries its own index. Large matrices overflow f16: that is what this fill is for.
@@ -54,6 +61,22 @@ __device__ half rounded(half, double value) { return __double2half(value); }
 __device__ __nv_bfloat16 rounded(__nv_bfloat16, double value) { return __double2bfloat16(value); }
 
 __device__ float rounded(float, double value) { return __double2float_rn(value); }
+
+// CUDA rounds to the nearest; what is too large becomes the largest number.
+__device__ __nv_fp8_e4m3 rounded(__nv_fp8_e4m3, double value) { return __nv_fp8_e4m3(value); }
+
+__device__ __nv_fp8_e5m2 rounded(__nv_fp8_e5m2, double value) { return __nv_fp8_e5m2(value); }
+
+// To 10 of the 52 bits behind the leading one: half of the last one is added, a little less where that is even.
+__device__ ptxlab::Tf32 rounded(ptxlab::Tf32, double value)
+{
+    const uint64 bits = __double_as_longlong(value), kept = bits + (1ull << 41) - 1 + (bits >> 42 & 1);
+    return ptxlab::Tf32(static_cast<float>(__longlong_as_double(kept >> 42 << 42)));
+}
+
+__device__ ptxlab::S8 rounded(ptxlab::S8, double value) { return rint(fmin(fmax(value, -127.0), 127.0)); }
+
+__device__ int rounded(int, double value) { return __double2int_rn(value); }
 
 // A grid-stride loop over the elements in storage order, so any grid is right.
 extern "C" __global__ void KERNEL(TYPE* matrix, uint64* infinite_count, uint64 rows, uint64 cols,

@@ -85,6 +85,12 @@ class WgmmaProbe(Probe):
         help=f"show how far descriptors advance along K ({MOST_STEPS} steps, or --k-step), and no more",
         maps=False,
     )
+    throughput = option(
+        default=False,
+        help="show how many cycles one takes where many run, and no more",
+        maps=False,
+        leads_to="wgmma-throughput",
+    )
     decode_desc = option("", metavar="0x…", help="decode 64 bits and judge them as a descriptor", maps=False)
     decode_as = option(
         "A", choices=("A", "B"), help="of which operand --decode-desc is judged as one", maps=False

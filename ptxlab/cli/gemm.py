@@ -32,6 +32,7 @@ class Init(StrEnum):
 
     NORMAL = "normal"
     INTS = "ints"
+    NATURALS = "naturals"
     SEQ = "seq"
     ONES = "ones"
     ZEROS = "zeros"
@@ -102,6 +103,10 @@ WarmOption = Annotated[bool, typer.Option("--warm", help="The same as --hot.", h
 WarmupOption = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, max=86400, help="How long it runs before it is timed.")
 ]
+TuneFlag = Annotated[
+    bool,
+    typer.Option("--tune", help="Time the plans of the stage, and keep the fastest for this card."),
+]
 RepeatOption = Annotated[int, typer.Option(metavar="N", min=1, help="Measure so often; tells the spread.")]
 OrderOption = Annotated[
     Order, typer.Option(help="Of the sides; reversed turns it round every other time, and tells its effect.")
@@ -109,9 +114,12 @@ OrderOption = Annotated[
 ErrorFlag = Annotated[bool, typer.Option("--explain-error", help="Say what the largest error is made of.")]
 CheckFlag = Annotated[bool, typer.Option("--check", help="Check every element, and time nothing.")]
 TypeOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--dtype", metavar="TYPE", help="Type of A and B.", autocompletion=choices.of_stages("dtype")
+        "--dtype",
+        metavar="TYPE",
+        help="Type of A and B; else f16, or what the stage is for.",
+        autocompletion=choices.of_stages("dtype"),
     ),
 ]
 AccOption = Annotated[
@@ -123,7 +131,7 @@ AccOption = Annotated[
 OutOption = Annotated[
     str | None,
     typer.Option(
-        "--out", metavar="TYPE", help="Of C; else that of A and B.", autocompletion=choices.of_stages("out")
+        "--out", metavar="TYPE", help="Of C; else that of A and B, or near it.", autocompletion=choices.of_stages("out")
     ),
 ]
 LayoutOption = Annotated[
@@ -144,7 +152,7 @@ SIZES = ("m", "n", "k")
 OF_A_STAGE = (*SIZES, "dtype", "acc", "out", "layout", "alpha", "beta")
 """The options of this command that are options of every stage, which --set and --sweep give, too."""
 
-OF_TIMING = ("plot", "record", "repeat", "order", "warmup", "vs")
+OF_TIMING = ("plot", "record", "tune", "repeat", "order", "warmup", "vs")
 UNUSED_BY = {"check": OF_TIMING, "explain": (*OF_TIMING, "explain_error")}
 """What says nothing where nothing is timed, or nothing runs."""
 
@@ -164,7 +172,7 @@ def gemm(
     m: SizeM = "4096",
     n: SizeN = "4096",
     k: SizeK = "4096",
-    dtype: TypeOption = "f16",
+    dtype: TypeOption = None,
     acc: AccOption = "f32",
     out: OutOption = None,
     layout: LayoutOption = "tn",
@@ -178,6 +186,7 @@ def gemm(
     cold: ColdFlag = True,
     warm: WarmOption = False,
     warmup: WarmupOption = 3.0,
+    tune: TuneFlag = False,
     repeat: RepeatOption = 1,
     order: OrderOption = Order.FORWARD,
     check: CheckFlag = False,
@@ -207,9 +216,8 @@ def gemm(
     if listing:
         emit(list_record(), json=json, format=format)
         return
-    types: dict[str, Value] = {"dtype": dtype, "acc": acc, "layout": layout}
-    if out:
-        types["out"] = out
+    types: dict[str, Value] = {"acc": acc, "layout": layout}
+    types |= {name: value for name, value in (("dtype", dtype), ("out", out)) if value}
     options = sizes | types | {"alpha": alpha, "beta": beta}
     request = Request(
         stage=stage,
@@ -224,6 +232,7 @@ def gemm(
             warmup_ms=1000 * warmup,
             samples=0 if check else Method.samples,
         ),
+        tune=tune,
         repeat=repeat if order is Order.FORWARD else max(2, repeat),
         order=order.value,
         explain_error=explain_error,
@@ -250,12 +259,15 @@ def gemm(
 
 
 def _draw(done: Record, plot: Path) -> None:
-    """Draw what was measured; where that fails, the result is still told."""
+    """Draw what was measured; where that fails, the result is still told, above all a check that failed."""
     from ptxlab.render.plot import save_plot
 
     try:
         save_plot(done.document(), plot)
     except PtxlabError as error:
+        if done.exit_code:
+            done.result["notes"].append(f"{plot} is not drawn: {error.message}")
+            return
         error.record = done
         raise
 
@@ -349,6 +361,8 @@ def _check_together(ctx: typer.Context) -> None:
     typed = typed_options(ctx)
     if len(typed.keys() & {"stage", "ladder", "listing"}) != 1:
         raise UsageError("gemm takes one of --stage NAME, --ladder and --list", "ptxlab gemm --list")
+    if "tune" in typed and "stage" not in typed:
+        raise UsageError("--tune times the plans of one stage", "ptxlab gemm --stage NAME --tune")
     if {"explain", "check"} <= typed.keys():
         raise UsageError("--explain runs nothing, and --check runs the stage", "leave one of them out")
     if "warm" in typed and "cold" in typed and ctx.params["cold"]:

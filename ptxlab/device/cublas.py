@@ -30,14 +30,37 @@ LEGAL = {
     ("f16", "f32", "f32"),
     ("bf16", "f32", "bf16"),
     ("bf16", "f32", "f32"),
+    ("tf32", "f32", "f32"),
+    ("s8", "s32", "s32"),
+    ("e4m3", "f32", "bf16"),
+    ("e4m3", "f32", "f16"),
+    ("e4m3", "f32", "f32"),
 }
 """(operands, accumulation, result) that cuBLAS takes (cuBLAS documentation, "cublasLtMatmul")."""
 
-DATA_TYPES = {"f32": 0, "f16": 2, "bf16": 14}
+DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "s8": 3, "s32": 10, "bf16": 14, "e4m3": 28}
 """cudaDataType_t (CUDA's library_types.h)."""
 
-COMPUTE_TYPES = {"f16": 64, "f32": 68}
+COMPUTE_TYPES = {"f16": 64, "f32": 68, "s32": 72}
+FAST_TF32 = 77
 """cublasComputeType_t (cuBLAS documentation)."""
+
+FLOAT8 = ("e4m3",)
+
+EPILOGUES = {"none": 0, "relu": 2, "gelu": 32}
+"""cublasLtEpilogue_t by activation; with a bias 4 more. The bias has an element for each row of the library's
+column-major C, which is each column of ours, and its type (cuBLAS documentation, "cublasLtEpilogue_t").
+"""
+
+TORCH_TYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "tf32": "float32",
+    "f32": "float32",
+    "e4m3": "float8_e4m3fn",
+    "s8": "int8",
+    "s32": "int32",
+}
 
 CANDIDATES = 12
 """Algorithms that cuBLASLt's heuristics are asked for; the fastest of them is the baseline."""
@@ -76,6 +99,7 @@ class Places(NamedTuple):
     a: int
     b: int
     c: int
+    bias: int = 0  # the same for every call
 
 
 Enqueue = Callable[[], None]
@@ -121,13 +145,19 @@ class CublasLt:
     def candidates(self, gemm: CublasGemm, places: Sequence[Places]) -> list[list[Enqueue]]:
         """See Library."""
         lt = self._lt
-        scale = np.dtype(np.float16 if gemm.accumulate == "f16" else np.float32)
-        operation = lt.matmul_desc_create(COMPUTE_TYPES[gemm.accumulate], DATA_TYPES[gemm.accumulate])
+        scale = np.dtype({"f16": np.float16, "s32": np.int32}.get(gemm.accumulate, np.float32))
+        compute = FAST_TF32 if gemm.dtype == "tf32" else COMPUTE_TYPES[gemm.accumulate]
+        operation = lt.matmul_desc_create(compute, DATA_TYPES[gemm.accumulate])
         order = column_major(gemm)
-        for attribute, transposed in (("TRANSA", order.transpose_b), ("TRANSB", order.transpose_a)):
-            value = np.array([transposed], np.int32)
-            which = lt.MatmulDescAttribute[attribute]
-            lt.matmul_desc_set_attribute(operation, which, value.ctypes.data, value.nbytes)
+        self._set(operation, "TRANSA", np.int32(order.transpose_b))
+        self._set(operation, "TRANSB", np.int32(order.transpose_a))
+        if gemm.dtype in FLOAT8:
+            self._set(operation, "FAST_ACCUM", np.int8(not gemm.promoted))
+        if gemm.bias or gemm.activation != "none":
+            self._set(operation, "EPILOGUE", np.uint32(EPILOGUES[gemm.activation] + (4 if gemm.bias else 0)))
+        if gemm.bias:
+            self._set(operation, "BIAS_POINTER", np.uint64(places[0].bias))
+            self._set(operation, "BIAS_DATA_TYPE", np.int32(DATA_TYPES[gemm.out]))
         layouts = [lt.matrix_layout_create(*each) for each in _layouts(gemm, order)]
         scales = np.array([gemm.alpha, gemm.beta], scale)
         found = self._found(operation, layouts)
@@ -142,6 +172,11 @@ class CublasLt:
             )  # fmt: skip
 
         return [[partial(product, place, i) for place in places] for i in range(len(found))]
+
+    def _set(self, operation: int, attribute: str, value: np.generic) -> None:
+        stored = np.array([value])
+        which = self._lt.MatmulDescAttribute[attribute]
+        self._lt.matmul_desc_set_attribute(operation, which, stored.ctypes.data, stored.nbytes)
 
     def _found(self, operation: int, layouts: Sequence[int]) -> NDArray[np.void]:
         """Return the algorithms that the heuristics name for a product, the best guess first."""
@@ -174,7 +209,7 @@ def _layouts(gemm: CublasGemm, order: ColumnMajor) -> list[tuple[int, int, int, 
 
 
 class TorchCublas:
-    """torch.mm on our memory and our stream."""
+    """torch.mm and torch.addmm on our memory and our stream."""
 
     def __init__(self, device: Device, stream: Stream) -> None:
         import torch
@@ -199,23 +234,47 @@ class TorchCublas:
         left = self._matrix(places.a, gemm.dtype, m, k, transposed=gemm.layout[0] == "n")
         right = self._matrix(places.b, gemm.dtype, k, n, transposed=gemm.layout[1] == "n")
         result = self._matrix(places.c, gemm.out, m, n, transposed=False)
-        options = {} if gemm.out == gemm.dtype else {"out_dtype": result.dtype}
+        if left.dtype.itemsize == 1:
+            return self._of_bytes(gemm, left, right, result)
+        options = {} if result.dtype == left.dtype else {"out_dtype": result.dtype}
+        if gemm.activation != "none" or (gemm.bias and gemm.beta):
+            raise RuntimeError("no one call of torch ends with this activation, or adds a bias beside C")
+        added, beta = result, gemm.beta
+        if gemm.bias:
+            added, beta = self._matrix(places.bias, gemm.out, 1, n, transposed=False)[0], 1.0
 
         def enqueue() -> None:
             self._switches.allow_fp16_accumulation = gemm.accumulate == "f16"
+            self._switches.allow_tf32 = gemm.dtype == "tf32"
             with self._torch.cuda.stream(self._stream):
-                if (gemm.alpha, gemm.beta) == (1, 0):
+                if (gemm.alpha, beta) == (1, 0):
                     self._torch.mm(left, right, out=result, **options)
                 else:
-                    scales = {"alpha": gemm.alpha, "beta": gemm.beta}
-                    self._torch.addmm(result, left, right, out=result, **scales, **options)
+                    scales = {"alpha": gemm.alpha, "beta": beta}
+                    self._torch.addmm(added, left, right, out=result, **scales, **options)
+
+        return enqueue
+
+    def _of_bytes(self, gemm: CublasGemm, left: Any, right: Any, result: Any) -> Enqueue:
+        """Return the product of 8-bit operands, for which torch has functions of their own."""
+        if (gemm.alpha, gemm.beta, gemm.bias, gemm.activation) != (1, 0, "", "none"):
+            raise RuntimeError("torch multiplies 8-bit types alone: no factors, bias or activation")
+        if gemm.dtype == "s8":
+            multiply = partial(self._torch._int_mm, left, right, out=result)  # noqa: SLF001 - has no other name
+        else:
+            one = self._torch.ones((), device=left.device)
+            options = {"out_dtype": result.dtype, "use_fast_accum": not gemm.promoted, "out": result}
+            multiply = partial(self._torch._scaled_mm, left, right, scale_a=one, scale_b=one, **options)  # noqa: SLF001
+
+        def enqueue() -> None:
+            with self._torch.cuda.stream(self._stream):
+                multiply()
 
         return enqueue
 
     def _matrix(self, address: int, dtype: str, rows: int, columns: int, *, transposed: bool) -> Any:
         """Return our memory as a tensor; ``transposed`` says that its columns are contiguous."""
-        names = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
-        kind = getattr(self._torch, names[dtype])
+        kind = getattr(self._torch, TORCH_TYPES[dtype])
         shape = (columns, rows) if transposed else (rows, columns)
         memory = _CudaArray(address, rows * columns * kind.itemsize)
         tensor = self._torch.as_tensor(memory, device=f"cuda:{self._device}").view(kind).view(shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ from ptxlab.device.job import (
     Timing,
 )
 from ptxlab.device.memory import Memory
+from ptxlab.device.sm_clock import SmClock
 from ptxlab.device.timing import Call, Timer
 from ptxlab.errors import MissingError, ToolError, unknown_name
 
@@ -239,6 +241,8 @@ class CudaEngine:
             return library
         names = (gemm.a, gemm.b, gemm.c)
         places = [cublas.Places(*(memory.address(name, i) for name in names)) for i in range(copies)]
+        if gemm.bias:
+            places = [each._replace(bias=memory.address(gemm.bias, 0)) for each in places]
         ways = cublas.prepare(library, gemm, places)
         if isinstance(ways, str):
             return ways
@@ -258,11 +262,12 @@ class CudaEngine:
 
     @cached_property
     def _timer(self) -> Timer:
-        try:
+        clocks = sm_clock = None
+        with contextlib.suppress(LookupError):
             clocks = Clocks(self._device.pci_bus_id)
-        except LookupError:
-            return Timer(self._device, self._stream, None)
-        return Timer(self._device, self._stream, clocks)
+        with contextlib.suppress(CUDAError):  # a driver without a compiler
+            sm_clock = SmClock(self._device, self._stream)
+        return Timer(self._device, self._stream, clocks, sm_clock)
 
 
 def _on_its_stream(way: list[cublas.Enqueue], _: object, turn: int) -> None:

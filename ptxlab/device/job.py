@@ -108,10 +108,12 @@ LT, TORCH = "cuBLASLt", "torch"
 
 @dataclass(frozen=True)
 class CublasGemm:
-    """A library's C = alpha A x B + beta C on the same buffers: a baseline of every GEMM stage.
+    """A library's C = activation(alpha A x B + beta C + bias) on the same buffers: a baseline of every stage.
 
-    ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n. Of several ways
-    that the library (LT or TORCH) offers, the fastest on these buffers is taken.
+    ``layout`` is BLAS letters, A then B (tn = both K-contiguous). C is row-major, m x n; ``bias`` is the
+    buffer of a vector of n elements of the type of C, or ""; ``promoted`` asks for sums of 8-bit floats that
+    are more exact than those of the tensor cores. Of several ways that the library (LT or TORCH)
+    offers, the fastest on these buffers is taken.
     """
 
     m: int
@@ -126,6 +128,9 @@ class CublasGemm:
     c: str
     alpha: float = 1.0
     beta: float = 0.0
+    bias: str = ""
+    activation: str = "none"
+    promoted: bool = False
     library: str = LT
 
 
@@ -192,13 +197,14 @@ class Samples:
 
     Attributes:
         milliseconds: per sample, of one call.
-        clock_mhz: the SM clock, read while each sample ran; [] without NVML.
+        clock_mhz: the SM clock as NVML told it once while each sample ran; [] without NVML.
         power_w: the board's power as NVML averages it (over a second on Hopper); [] without NVML.
         throttle: what held the clock down during each sample ("sw_power_cap"; several are joined by
             "+"), "" where nothing did; [] without NVML.
         calls_per_sample: how many calls one sample is the mean of.
         baseline: which library this side ran, with its version; "" for a launch.
         note: why this side has no samples (no cuBLAS here), or "".
+        sm_mhz: per sample the clock that the SMs counted themselves, its mean; [] where they cannot.
 
     """
 
@@ -209,6 +215,7 @@ class Samples:
     calls_per_sample: int
     baseline: str = ""
     note: str = ""
+    sm_mhz: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

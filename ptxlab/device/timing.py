@@ -2,8 +2,8 @@
 
 Rules that make the numbers mean something:
 
-* All sides are warmed up, and their samples are interleaved, in an order that turns round each
-  time, so that a drift of the clock meets all of them.
+* All sides are warmed up, and their samples are interleaved, so that a drift of the clock meets all of them,
+  in an order that changes each time, so that none has the same one before it always (turns.py).
 * A sample is one replay of a CUDA graph that lasts at least TARGET_MS, so that the resolution
   of the events (about 0.5 us) and the start of a replay (about 3 us) do not count.
 * In front of the first event a replay of the same graph is queued, so that the device passes from it to the
@@ -11,6 +11,7 @@ Rules that make the numbers mean something:
   device has work throughout and its clock stays where the work holds it.
 * The warm-up replays the very graphs that are timed: single launches would leave the device idle in between,
   and its clock higher than the work holds it.
+* In front of the first event and behind the second one a kernel of some microseconds reads the SMs' clock.
 * Cold inputs are as many copies as fill the L2 twice, taken in turn by the calls of a graph.
 """
 
@@ -29,6 +30,8 @@ from cuda.core.graph import Graph, GraphBuilder
 
 from ptxlab.device.clocks import Clocks, Reading
 from ptxlab.device.job import Progress, Report, Samples, Timing
+from ptxlab.device.sm_clock import SmClock
+from ptxlab.device.turns import turns
 
 TARGET_MS = 4.0
 """A replay lasts at least this long, as far as MAX_CALLS allow: 3.3 us, which is what the start of a
@@ -73,6 +76,7 @@ class _Side:
     baseline: str
     milliseconds: list[float] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    sm_mhz: list[float] = field(default_factory=list)
 
     def samples(self) -> Samples:
         return Samples(
@@ -82,15 +86,22 @@ class _Side:
             [reading.throttle for reading in self.readings],
             self.calls,
             self.baseline,
+            sm_mhz=self.sm_mhz,
         )
 
 
 class Timer:
-    """Measures on one stream of one device; ``clocks`` is None where NVML does not tell."""
+    """Measures on one stream of one device.
 
-    def __init__(self, device: Device, stream: Stream, clocks: Clocks | None) -> None:
+    ``clocks`` is None where NVML does not tell, ``sm_clock`` where no kernel can read the SMs' own clock.
+    """
+
+    def __init__(
+        self, device: Device, stream: Stream, clocks: Clocks | None, sm_clock: SmClock | None = None
+    ) -> None:
         self._stream = stream
         self._clocks = clocks
+        self._sm_clock = sm_clock
         options = EventOptions(timing_enabled=True)
         self._start, self._end = device.create_event(options), device.create_event(options)
 
@@ -122,12 +133,16 @@ class Timer:
 
     def _sample(self, sides: Sequence[_Side], rounds: int, tell: Callable[[int], None]) -> None:
         """Take samples of all sides in turn; what leads into the next one keeps the device busy meanwhile."""
-        turns = [side for index in range(rounds) for side in sides[:: 1 if index % 2 == 0 else -1]]
-        turns[0].lead()
-        for index, (side, following) in enumerate(zip_longest(turns, turns[1:]), 1):
+        queue = [sides[number] for order in turns(len(sides), rounds) for number in order]
+        if self._sm_clock:
+            self._sm_clock.start(len(queue))
+        queue[0].lead()
+        for index, (side, following) in enumerate(zip_longest(queue, queue[1:]), 1):
+            self._read_sm_clock()
             self._stream.record(self._start)
             side.body()
             self._stream.record(self._end)
+            self._read_sm_clock()
             if following:
                 following.lead()
             if self._clocks:
@@ -136,6 +151,13 @@ class Timer:
             side.milliseconds.append(float(self._end - self._start) / side.calls)
             if index % len(sides) == 0:
                 tell(index // len(sides))
+        if self._sm_clock:
+            for side, mhz in zip(queue, self._sm_clock.mhz(), strict=True):
+                side.sm_mhz.append(mhz)
+
+    def _read_sm_clock(self) -> None:
+        if self._sm_clock:
+            self._sm_clock.read()
 
     def _warm_up(self, sides: Iterable[_Side], milliseconds: float) -> None:
         """Replay all sides in turn for so long, one replay ahead of the device, so that it never idles."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.assets import asset_root
-from ptxlab.errors import PtxlabError, ToolError, malformed, unknown_name
+from ptxlab.errors import PtxlabError, ToolError, UsageError, malformed, unknown_name
 
 Value = str | int | float | bool | None
 Macros = dict[str, str | int]
@@ -32,6 +32,7 @@ class Option:
         metavar: what --help shows as the value (BYTES, EXPR, ROWSxCOLS).
         alias: another flag for it ("--atom"), or "".
         maps: whether it can change who holds what; if not, ``layout`` does not take it.
+        leads_to: the probe that answers in this one's place where the option is given, or "".
 
     """
 
@@ -41,6 +42,7 @@ class Option:
     metavar: str
     alias: str = ""
     maps: bool = True
+    leads_to: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what is no option right here, so that the line that declares it is told."""
@@ -74,9 +76,10 @@ def option(
     metavar: str = "",
     alias: str = "",
     maps: bool = True,
+    leads_to: str = "",
 ) -> Any:
     """Declare an option in the body of an experiment's class."""
-    return Option(default, choices, help, metavar, alias, maps)
+    return Option(default, choices, help, metavar, alias, maps, leads_to)
 
 
 def flag(name: str) -> str:
@@ -140,10 +143,14 @@ class Experiment:
         """Return the point with these values, and defaults for the rest.
 
         Raises:
-            UsageError: an option does not exist, a value is none of its choices, or the form is illegal.
+            UsageError: an option does not exist, a value is none of its choices, or the form is illegal; or
+                an option was given that another probe answers.
 
         """
         case = self.point(arch, **given)
+        for name, each in self.options().items():
+            if each.leads_to and case.params[name] != each.default:
+                raise UsageError(f"{self.typed(name)} is answered by another probe: {each.leads_to}")
         self.check(case)
         return case
 

@@ -109,10 +109,12 @@ def probe_record(
 
     Raises:
         MissingError: ``keep`` without a device.
+        UsageError: the point is illegal, or an option does not go with one that leads to another probe.
 
     """
     if keep and not lab.device:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
+    probe, params = _answering(probe, params)
     with blamed(probe.file):
         if not named and not lab.worker:
             lab = replace(lab, arch=usual_arch(probe))
@@ -129,6 +131,29 @@ def probe_record(
         kept.add(probe, case, *kept_of(probe, case, outputs, record))
         record.result["recording"] = keep_recording(probe, kept, lab.device)
     return record
+
+
+def _answering(probe: Probe, params: dict[str, Value]) -> tuple[Probe, dict[str, Value]]:
+    """Return the probe that answers and the values of its options: another one where an option leads there.
+
+    Raises:
+        UsageError: an option was given that the other probe does not have.
+
+    """
+    options = probe.options()
+    leading = [name for name, each in options.items() if each.leads_to and params[name] != each.default]
+    if not leading:
+        return probe, params
+    other = find_probe(options[leading[0]].leads_to)
+    shared = [name for name in options if name in other.options()]
+    for name, value in params.items():
+        if name not in (*shared, *leading) and value != options[name].default:
+            legal = ", ".join(map(other.typed, shared))
+            raise UsageError(
+                f"{probe.typed(name)} does not go with {probe.typed(leading[0])}; legal: {legal}",
+                f"ptxlab probe {other.name} --help shows all that goes with it",
+            )
+    return other, {name: params[name] for name in shared}
 
 
 def _of_lane(value: Any, lane: int) -> Any:

@@ -112,7 +112,10 @@ class Probe(Experiment):
         raise NotImplementedError("geometry() is missing")
 
     def readings(self, case: Case) -> Mapping[str, Output]:
-        """Return what the kernel writes besides: times, which no model predicts bit for bit."""
+        """Return what the kernel writes besides: times, which no model predicts bit for bit.
+
+        Recordings keep them; they are compared with nothing.
+        """
         del case
         return {}
 
@@ -142,6 +145,14 @@ class Probe(Experiment):
         """Say whether this point is of a kernel at all; if not, nothing is compiled, launched or compared."""
         del case
         return True
+
+    def beside(self, case: Case) -> Mapping[str, Case]:
+        """Return points by what they are called whose kernels are compiled and shown beside this one's.
+
+        They are where this point is run alone: ``result["beside"]`` holds of each what ``["sass"]`` does.
+        """
+        del case
+        return {}
 
     def expected(self, case: Case) -> Arrays:
         """Return what the outputs must be, bit for bit: one call into ptxlab.isa."""

@@ -190,9 +190,11 @@ def _check_shapes(probe: Probe, case: Case, predicted: Arrays) -> None:
 
 def _compile(probe: Probe, case: Case, lab: Lab, record: Record, build: Build | None) -> Build | None:
     """Compile, and hold the SASS against the claim; without a compiler the model still answers."""
+    alone = build is None
     try:
         build = build or build_unit(probe, unit_of(probe, case), case.arch)
         kernel = kernel_report(build, kernel_name(probe, probe.macros(case)))
+        others = _beside(probe, case) if alone else {}
     except MissingError as error:
         if lab.worker:
             raise
@@ -200,8 +202,16 @@ def _compile(probe: Probe, case: Case, lab: Lab, record: Record, build: Build | 
         return None
     claims = claims_of(probe, case)
     check_sass(kernel, claims, record)
-    record.result |= {"sass": kernel, "claims": claims}
+    record.result |= {"sass": kernel, "claims": claims} | ({"beside": others} if others else {})
     return build
+
+
+def _beside(probe: Probe, case: Case) -> dict[str, dict[str, Any]]:
+    """Return what the SASS of the kernels holds that a probe shows beside this point's."""
+    others = probe.beside(case)
+    build = build_unit(probe, others.values(), case.arch) if others else None
+    names = {title: kernel_name(probe, probe.macros(other)) for title, other in others.items()}
+    return {title: kernel_report(build, name) for title, name in names.items()} if build else {}
 
 
 def unit_of(probe: Probe, case: Case) -> list[Case]:
@@ -402,7 +412,7 @@ def _compare_recordings(probe: Probe, case: Case, predicted: Arrays, record: Rec
             record.check("recording", ok=ok, detail=f"{title}: {said or 'it ran to its end'}")
             agreed += [{"device": recording.device, "date": recording.date}] if ok else []
             continue
-        found = recordings_of.arrays_of(variant)
+        found = _answers(variant, predicted)
         if _shapes(found) != _shapes(predicted):
             raise recordings_of.damaged(recording.file, f"it does not fit {case.key}")
         compare(probe, case, predicted, found, record, name="recording", other=title)
@@ -425,9 +435,14 @@ def _unproven(probe: Probe, case: Case, predicted: Arrays) -> str:
             ran = f"{recording.device} ran {len(recording.variants)} other variants of this probe"
             return f"Not proven on silicon with these options, which no recording has; {ran}."
         variant = recording.find(probe, Case(arch, case.params, case.params))
-        if variant and _are_equal(recordings_of.arrays_of(variant), predicted):
+        if variant and _are_equal(_answers(variant, predicted), predicted):
             return f"{told} {recording.device} ({arch}) answered just this."
     return told
+
+
+def _answers(variant: Mapping[str, Any], predicted: Arrays) -> Arrays:
+    """Return what was recorded of what is predicted; readings are recorded too."""
+    return {name: array for name, array in recordings_of.arrays_of(variant).items() if name in predicted}
 
 
 def _are_equal(left: Arrays, right: Arrays) -> bool:
@@ -567,7 +582,7 @@ def kept_of(probe: Probe, case: Case, outputs: Arrays, record: Record) -> tuple[
         missing = [name for name in probe.outputs(case) if name not in outputs]
         if missing:
             raise MissingError(f"nothing to record: {missing[0]} was not counted", "--record needs ncu here")
-        return {name: outputs[name] for name in probe.outputs(case)}, {}
+        return {name: outputs[name] for name in (*probe.outputs(case), *probe.readings(case))}, {}
     return {}, {key: record.result[key] for key in ("device_fault",) if key in record.result}
 
 

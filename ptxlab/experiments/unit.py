@@ -157,11 +157,17 @@ def digest(experiment: Experiment, case: Case) -> str:
     """Return what identifies the kernel of a point: its source, ptxlab's own headers, macros and arch.
 
     CUDA's headers, paths and compiler versions are left out: they differ between machines, and a recording
-    must not grow stale by being carried to another one.
+    must not grow stale by being carried to another one. So are comments: what was measured is written there.
     """
     parts = [case.arch, repr(sorted(experiment.macros(case).items()))]
-    parts += [_text_of(file) for file in own_sources(experiment.source)]
+    parts += [_code_of(file) for file in own_sources(experiment.source)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _code_of(file: Path) -> str:
+    """Return the lines of a file that are not blank, where a comment stands for a blank."""
+    text = _TOKEN.sub(lambda match: " " if match[0].startswith("/") else match[0], _text_of(file))
+    return "\n".join(line.rstrip() for line in text.split("\n") if line.strip())
 
 
 def own_sources(source: Path) -> list[Path]:

@@ -45,14 +45,16 @@ def save_plot(document: dict[str, Any], path: Path) -> None:
     """Draw what was timed, or recordings of it, into a file; its suffix says which format.
 
     Raises:
-        MissingError: neither is there, or the file cannot be written.
+        MissingError: neither is there, no result is verified, or the file cannot be written.
 
     """
-    rows = drawn(document)
+    rows, left_out = drawn(document), unverified(document)
+    if left_out and not rows:
+        raise MissingError("no result is verified: there is nothing to plot")
     if not rows:
         raise MissingError("nothing was timed, and no recording answers the same: there is nothing to plot")
     picture = io.BytesIO()
-    _figure(rows).savefig(picture, format=_form(path), dpi=150)
+    _figure(rows, left_out).savefig(picture, format=_form(path), dpi=150)
     try:
         path.write_bytes(picture.getvalue())
     except OSError as error:
@@ -64,17 +66,28 @@ def _form(path: Path) -> str:
 
 
 def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a picture: what was timed; or where nothing was, recordings of just that."""
+    """Return the rows of a picture, all with right results: what was timed, or else recordings of that."""
     result, params = document["result"], document["params"]
-    timed = [row for row in result["stages"] if row["milliseconds"]]
+    if timed := _timed(document):
+        return [row for row in timed if row["verified"]]
     asked = [(each["stage"], each["problem"], each["options"]) for each in result["explanations"]]
-    return timed or [
+    return [
         row
         for row in result["recorded"]
         if (row["stage"], row["problem"], row["options"]) in asked
         and not row["stale"]
+        and row["verified"]
         and all(row[name] == params[name] for name in ("init", "l2"))
     ]
+
+
+def unverified(document: dict[str, Any]) -> list[str]:
+    """Return what was timed and is not drawn: how long a wrong result took says nothing."""
+    return [f"{row['stage']} {row['problem']}" for row in _timed(document) if not row["verified"]]
+
+
+def _timed(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in document["result"]["stages"] if row["milliseconds"]]
 
 
 def series(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> Series:
@@ -111,7 +124,8 @@ def limits(rows: list[dict[str, Any]], x: Callable[[dict[str, Any]], float]) -> 
     """
     best: dict[str, dict[float, float]] = {}
     for row in rows:
-        found = {each["name"].partition(", ")[0]: each["tflops"] for each in row["libraries"]}
+        right = [each for each in row["libraries"] if each["verified"]]
+        found = {each["name"].partition(", ")[0]: each["tflops"] for each in right}
         if peak := row["peak"]:
             found[f"ceiling of {peak['ceiling']}"] = peak["tflops"]
         for name, tflops in found.items():
@@ -128,7 +142,7 @@ def varied(rows: list[dict[str, Any]]) -> str:
     return several[0] if several else ""
 
 
-def _figure(rows: list[dict[str, Any]]) -> Any:
+def _figure(rows: list[dict[str, Any]], left_out: list[str]) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5.5), layout="constrained", facecolor="white")
@@ -141,7 +155,8 @@ def _figure(rows: list[dict[str, Any]]) -> Any:
     axes.set_axisbelow(True)
     axes.grid(axis="y" if along else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("\n".join(_title(rows)), fontsize=10)
+    missing = [f"not drawn, as not verified: {each}" for each in left_out]
+    figure.suptitle("\n".join([*_title(rows), *missing]), fontsize=10)
     figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
 

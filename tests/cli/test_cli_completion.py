@@ -65,7 +65,7 @@ OFFERED = [
     ("sass probe:ldm", ["ldmatrix"]),
     ("sass gemm:wmma-n", ["wmma-naive"]),
     ("gemm --stage wmma-", ["wmma-dbuf", "wmma-naive", "wmma-tiled", "wmma-warptile"]),
-    ("gemm --init ", ["normal", "ints", "seq", "ones", "zeros"]),
+    ("gemm --init ", ["normal", "ints", "naturals", "seq", "ones", "zeros"]),
     ("gemm --acc ", ["f32", "f16"]),
     ("profile probe:mov", ["movmatrix"]),
     ("profile gemm:wmma-naive --option acc=", ["f32", "f16"]),

@@ -8,7 +8,7 @@ import pytest
 EMPTY = [
     ("gemm --stage", "legal: ampere, "),
     ("gemm --stage wmma-naive --dtype", "legal: f16"),
-    ("gemm --stage wmma-naive --init", "legal: normal, ints, seq, ones, zeros"),
+    ("gemm --stage wmma-naive --init", "legal: normal, ints, naturals, seq, ones, zeros"),
     ("probe ldmatrix --arch", "legal: sm_75, sm_80, "),
     ("probe ldmatrix --num", "legal: x1, x2, x4"),
     ("probe ldmatrix --tile", "legal: ROWSxCOLS"),
@@ -63,7 +63,7 @@ def test_a_time_limit_is_a_limit(run_here: Any, line: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("gemm --stage wmma-naive --init one", "--init 'one'; legal: normal, ints, seq, ones", "mean ones?"),
+        ("gemm --stage wmma-naive --init one", "--init 'one'; legal: normal, ints, naturals, seq", "mean ones?"),
         ("probe list --format cvs", "--format 'cvs'; legal: table, csv, md", "did you mean csv?"),
         ("probe ldmatrix --backend gpu", "--backend 'gpu'; legal: auto, device, model", "ldmatrix --help"),
         ("probe movmatrix --times one", "--times 'one'; legal: 1, 2", "ptxlab probe movmatrix --help"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -298,7 +299,13 @@ class NumpyLt:
     matmul_heuristic_result_dtype = np.dtype(
         [("algo", [("data_", "<u8", (8,))]), ("workspace_size", "<u8"), ("state", "<i4"), ("waves", "<f4")]
     )
-    MatmulDescAttribute: ClassVar = {"TRANSA": 3, "TRANSB": 4}
+    MatmulDescAttribute: ClassVar = {
+        "TRANSA": 3,
+        "TRANSB": 4,
+        "EPILOGUE": 7,
+        "BIAS_POINTER": 8,
+        "BIAS_DATA_TYPE": 26,
+    }
 
     class MatmulPreferenceAttribute:
         """The one that is used."""
@@ -306,7 +313,7 @@ class NumpyLt:
         MAX_WORKSPACE_BYTES = 1
 
     def __init__(self) -> None:
-        self.transposed: dict[int, bool] = {}
+        self.told: dict[int, int] = {}
         self.layouts: list[tuple[int, int, int, int]] = []
         self.used: list[int] = []
 
@@ -316,9 +323,8 @@ class NumpyLt:
         return 1
 
     def matmul_desc_set_attribute(self, _: int, which: int, address: int, nbytes: int) -> None:
-        """Keep whether an operand is transposed."""
-        assert nbytes == 4
-        self.transposed[which] = bool(ctypes.c_int32.from_address(address).value)
+        """Keep what the product is told: transpositions, what follows it, where the bias lies."""
+        self.told[which] = int.from_bytes(ctypes.string_at(address, nbytes), "little")
 
     def matrix_layout_create(self, *layout: int) -> int:
         """Keep type, rows, columns and leading dimension; return which one it is."""
@@ -346,15 +352,22 @@ class NumpyLt:
         ctypes.c_int32.from_address(arguments[-1]).value = 3
 
     def matmul(self, *arguments: int) -> None:
-        """D = alpha op(A) op(B) + beta C."""
+        """D = alpha op(A) op(B) + beta C, a bias for each row of D where there is one, and relu."""
         _, _, alpha, a, a_of, b, b_of, beta, c, c_of, d, _, algorithm, *_ = arguments
         assert c == d
         self.used.append(ctypes.c_uint64.from_address(algorithm).value)
         left, right, result = (self._matrix(*each) for each in ((a, a_of), (b, b_of), (c, c_of)))
-        left = left.T if self.transposed[3] else left
-        right = right.T if self.transposed[4] else right
+        left = left.T if self.told[3] else left
+        right = right.T if self.told[4] else right
         factors = [ctypes.c_float.from_address(each).value for each in (alpha, beta)]
         result[:] = factors[0] * (left @ right) + factors[1] * result
+        epilogue = self.told.get(7, 1)
+        if epilogue & 4:
+            assert self.told[26] == self.layouts[c_of][0]  # its type is that of C
+            rows = (ctypes.c_uint16 * len(result)).from_address(self.told[8])
+            result += np.frombuffer(rows, np.float16)[:, None]
+        if epilogue & 2:
+            np.maximum(result, 0, out=result)
 
     def _matrix(self, address: int, which: int) -> NDArray[np.float16]:
         kind, rows, columns, leading = self.layouts[which]
@@ -363,21 +376,27 @@ class NumpyLt:
         return np.frombuffer(memory, np.float16).reshape(columns, leading)[:, :rows].T
 
 
+@pytest.mark.parametrize("epilogue", ["", "bias", "relu", "bias relu"])
 @pytest.mark.parametrize("layout", ["tn", "tt", "nn", "nt"])
-def test_cublaslt_is_given_our_matrices_as_they_lie(layout: str) -> None:
-    """Each algorithm that can be used computes our row-major product, factors included."""
+def test_cublaslt_is_given_our_matrices_as_they_lie(layout: str, epilogue: str) -> None:
+    """Each algorithm that can be used computes our row-major product, factors and what follows included."""
     m, n, k = 3, 4, 5
     rng = np.random.default_rng(3)
     a, b, c = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((m, k), (k, n), (m, n)))
     stored_a = np.ascontiguousarray(a if layout[0] == "t" else a.T)
     stored_b = np.ascontiguousarray(b.T if layout[1] == "n" else b)
-    expected = 2 * (a @ b) - c
+    bias = rng.integers(-4, 5, n).astype(np.float16)
+    expected = 2 * (a @ b) - c + (bias if "bias" in epilogue else 0)
+    expected = np.maximum(expected, 0) if "relu" in epilogue else expected
     library = object.__new__(CublasLt)
     lt = NumpyLt()
     vars(library).update(_lt=lt, _handle=0, _workspace=0, _stream=0)
     gemm = CublasGemm(m, n, k, "f16", "f32", "f16", layout, "a", "b", "c", alpha=2.0, beta=-1.0)
+    activation = "relu" if "relu" in epilogue else "none"
+    gemm = dataclasses.replace(gemm, bias="bias" if "bias" in epilogue else "", activation=activation)
     results = [c.copy() for _ in range(2)]
-    places = [Places(stored_a.ctypes.data, stored_b.ctypes.data, each.ctypes.data) for each in results]
+    inputs = stored_a.ctypes.data, stored_b.ctypes.data
+    places = [Places(*inputs, each.ctypes.data, bias.ctypes.data) for each in results]
     ways = library.candidates(gemm, places)
     assert [len(way) for way in ways] == [2, 2]
     ways[0][0]()

@@ -419,6 +419,8 @@ def test_a_sample_is_long_enough_and_carries_its_clock(worker: Worker, modules: 
     assert samples.calls_per_sample * median(samples.milliseconds) > 2
     assert len(samples.clock_mhz) == len(samples.power_w) == len(samples.throttle) == 20
     assert min(samples.clock_mhz) > 100
+    assert len(samples.sm_mhz) == 20
+    assert median(samples.sm_mhz) == pytest.approx(median(samples.clock_mhz), rel=0.2)
     assert min(samples.power_w) > 1
     assert (samples.baseline, samples.note) == ("", "")
 

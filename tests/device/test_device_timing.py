@@ -89,6 +89,25 @@ class Nvml:
         return Reading(1700, 600.0, "sw_power_cap")
 
 
+class SmClock:
+    """Notes each reading; the clock of each sample is 1500 MHz and one more for each before it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def start(self, samples: int) -> None:
+        """Begin with so many samples."""
+        self.samples = samples
+
+    def read(self) -> None:
+        """Note it."""
+        self.stream.log.append("clock")
+
+    def mhz(self) -> list[float]:
+        """Return the clocks."""
+        return [1500.0 + i for i in range(self.samples)]
+
+
 def call(stream: Stream, name: str, length: float, copies: int = 1) -> Any:
     """Return a call that takes so many milliseconds."""
 
@@ -123,6 +142,18 @@ def test_sides_take_turns_and_the_device_never_waits_for_the_host() -> None:
     stream, _, _ = measured(2, a=5.0, b=5.0)
     turns = "".join(each.removesuffix("0") for each in stream.log if each != "sync")
     assert turns.endswith("amarkamarkbreadmarkbmarkbreadmarkbmarkareadmarkamarkread")
+
+
+def test_the_clock_of_the_sms_is_read_around_each_sample() -> None:
+    """Outside of its two events; each side gets those of its own turns."""
+    stream = Stream()
+    timer = timing.Timer(stream, stream, None, SmClock(stream))
+    asked = Timing("t", (), samples=2, warmup_ms=0)
+    found = timer.measure(asked, {name: call(stream, name, 5.0) for name in "ab"}, lambda _: None)
+    turns = " ".join(each for each in stream.log if each != "sync")
+    assert turns.endswith("clock mark b0 mark clock b0 clock mark b0 mark clock a0 clock mark a0 mark clock")
+    assert found["a"].sm_mhz == [1500.0, 1503.0]
+    assert found["b"].sm_mhz == [1501.0, 1502.0]
 
 
 def test_progress_tells_the_medians_so_far() -> None:

@@ -129,8 +129,28 @@ def test_a_changed_kernel_makes_it_stale(copy: Probe, case: Case) -> None:
     variant = recording.recordings(copy)[0].find(copy, case)
     assert variant is not None
     assert not recording.is_stale(copy, case, variant)
-    copy.source.write_text(copy.source.read_text() + "// one more line\n")
+    copy.source.write_text(copy.source.read_text() + "static int one_more;\n")
     assert recording.is_stale(copy, case, variant)
+
+
+def test_a_changed_comment_does_not(copy: Probe, case: Case) -> None:
+    """What a measurement said is written into comments after it: neither they nor blank lines are code."""
+    before = digest(copy, case)
+    lines = ["// measured: 1", "", *copy.source.read_text().split("\n"), "/* and so", " on */  "]
+    copy.source.write_text("\n".join(f"{line}  // here" if line.endswith(";") else line for line in lines))
+    assert digest(copy, case) == before
+
+
+@pytest.mark.parametrize("line", ["static int n;", 'static const char* s = "// no comment";'])
+def test_code_is_told_from_comments(copy: Probe, case: Case, line: str) -> None:
+    """A line of code counts, with what looks like a comment in a string."""
+    before = digest(copy, case)
+    text = copy.source.read_text()
+    copy.source.write_text(f"{text}{line}\n")
+    with_it = digest(copy, case)
+    copy.source.write_text(f"{text}{line.replace('no comment', '')}\n")
+    assert before != with_it
+    assert (digest(copy, case) != with_it) == ("//" in line)
 
 
 def test_the_digest_follows_own_headers(copy: Probe, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,13 +15,17 @@ from numpy.typing import NDArray
 
 from ptxlab.assets import kernels_folder
 from ptxlab.cli.gemm import Init
-from ptxlab.device.job import Job, Launch
+from ptxlab.device.job import Argument, Buffer, Job, JobResult, Launch, MapArgument, Step
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm import TYPES, GemmStage, Problem
+from ptxlab.experiments.gemm.activation import activated
 from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.measure import Entrant
+from ptxlab.experiments.gemm.reference import fill
 from ptxlab.experiments.gemm.stage import MODULE
 from ptxlab.experiments.unit import build_unit
+from ptxlab.isa.numbers import decode, encode
 
 NUMPY = {"f16": np.float16, "f32": np.float32}
 INITS = tuple(each.value for each in Init)
@@ -64,6 +69,61 @@ def stage_job(stage: GemmStage, case: Case, init: str = "ints", seed: int = 0) -
     return dataclasses.replace(job, buffers=(*job.buffers, *stage.scratch(case)))
 
 
+def repeated_job(stage: GemmStage, case: Case, init: str, runs: int) -> Job:
+    """Return the job that launches so many times over the same A and B, into "c", "c.1", "c.2", ..."""
+    job = stage_job(stage, case, init)
+    again = [f"c.{run}" for run in range(1, runs)]
+    nbytes = Problem.of(case).c.nbytes
+    entrant = Entrant(stage, case, job.modules[MODULE])
+    launches = [dataclasses.replace(entrant.launch(name), module=MODULE) for name in again]
+    buffers = [Buffer(name, nbytes, download=True) for name in again]
+    return Job(job.modules, (*job.buffers, *buffers), (*job.steps, *launches))
+
+
+def together(jobs: Sequence[Job]) -> Job:
+    """Return one job that does them all, each on buffers of its own; equal cubins are loaded once."""
+    modules: dict[str, bytes] = {}
+    buffers: list[Buffer] = []
+    steps: list[Step] = []
+    for number, job in enumerate(jobs):
+        places = {name: _place(cubin) for name, cubin in job.modules.items()}
+        modules |= {places[name]: cubin for name, cubin in job.modules.items()}
+        buffers += [dataclasses.replace(each, name=f"{number}:{each.name}") for each in job.buffers]
+        steps += [_moved(each, places, number) for each in job.steps if isinstance(each, Launch)]
+    return Job(modules, tuple(buffers), tuple(steps))
+
+
+def apart(result: JobResult, count: int) -> list[JobResult]:
+    """Return the results of the jobs that one did together."""
+
+    def of(number: int) -> JobResult:
+        start = f"{number}:"
+        arrays = {name[len(start) :]: each for name, each in result.arrays.items() if name.startswith(start)}
+        return JobResult(arrays, [each for each in result.damaged_canaries if each.startswith(start)])
+
+    return [of(number) for number in range(count)]
+
+
+def _place(cubin: bytes) -> str:
+    return hashlib.sha256(cubin).hexdigest()
+
+
+def _moved(launch: Launch, modules: dict[str, str], number: int) -> Launch:
+    def moved(each: Argument) -> Argument:
+        if isinstance(each, MapArgument):
+            return dataclasses.replace(each, buffer=f"{number}:{each.buffer}")
+        return f"{number}:{each}" if isinstance(each, str) else each
+
+    arguments = tuple(map(moved, launch.arguments))
+    return dataclasses.replace(launch, module=modules[launch.module], arguments=arguments)
+
+
+def by_numpy(p: Problem, init: str, seed: int = 0) -> NDArray[np.float64]:
+    """Return what the result of a problem with these inputs is before it is rounded."""
+    a, b, c, bias = (fill(p, init, seed, which) for which in ("a", "b", "c", "bias"))
+    return activated(p.activation, p.alpha * (a @ b) + p.beta * c + (bias if p.bias else 0.0))
+
+
 def check_job(check: Check, arch: str, c: NDArray[Any]) -> Job:
     """Return the job that checks a result made by hand."""
     return _job(check, arch, {}, (), c)
@@ -93,15 +153,12 @@ def stored(logical: NDArray[np.float64], *, by_columns: bool, dtype: str) -> NDA
     """Return the bytes of a logical matrix as they lie in memory."""
     order = "F" if by_columns else "C"
     flat = logical.ravel(order=order)
-    if dtype == "bf16":  # the upper half of a float32
-        return (flat.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
-    return flat.astype(NUMPY[dtype]).view(np.uint8)
+    if dtype in NUMPY:  # which infinities and NaN are numbers of, too
+        return flat.astype(NUMPY[dtype]).view(np.uint8)
+    return encode(flat, dtype).astype(f"<u{TYPES[dtype].nbytes}").view(np.uint8)
 
 
 def loaded(data: NDArray[np.uint8], rows: int, cols: int, *, by_columns: bool, dtype: str) -> NDArray[Any]:
     """Return the logical matrix, as float64, that lies in memory as these bytes."""
-    if dtype == "bf16":
-        flat = (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    else:
-        flat = data.view(NUMPY[dtype]).astype(np.float64)
+    flat = decode(data.view(f"<u{TYPES[dtype].nbytes}").astype(np.uint64), dtype).astype(np.float64)
     return flat.reshape((rows, cols), order="F" if by_columns else "C")

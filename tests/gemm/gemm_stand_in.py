@@ -25,9 +25,11 @@ from ptxlab.device.job import (
 )
 from ptxlab.errors import DeviceError
 from ptxlab.experiments.gemm import Problem
+from ptxlab.experiments.gemm.activation import activated
 from ptxlab.experiments.gemm.check import ELEMENT, LISTED, SUMMARY, Check
 from ptxlab.experiments.gemm.measure import Method
 from ptxlab.experiments.gemm.reference import (
+    TILE,
     Comparison,
     Element,
     compare,
@@ -47,18 +49,20 @@ class StandIn:
 
     Attributes:
         request: what runs.
-        change: (row, col, value) added to a side's result.
+        change: (row, col, value) added to a side's result; row and col may be slices.
         changed: the buffer of that side.
         changed_runs: which jobs it is added in, counted from 0; in all if empty.
         library: whether cuBLAS is there.
         damaged: what the canaries say.
         fault: what happens instead.
         faulty: to which stages; to all if empty.
+        clock: of a stage by NVML.
+        sm_mhz: the one that the SMs counted, or 0 where they cannot.
 
     """
 
     request: Request
-    change: tuple[int, int, float] | None = None
+    change: tuple[int | slice, int | slice, float] | None = None
     changed: str = "c"
     changed_runs: tuple[int, ...] = ()
     library: bool = True
@@ -67,6 +71,7 @@ class StandIn:
     faulty: tuple[str, ...] = ()
     timeout: float = 20.0
     clock: int = 1830
+    sm_mhz: float = 0.0
     timeouts: list[float | None] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
 
@@ -104,6 +109,7 @@ class StandIn:
             else:
                 index = int(name.split()[1]) if name != "self" else 0
                 samples[name] = _samples(STAGE_MS * (1 - 0.1 * index), clock=self.clock)
+                samples[name].sm_mhz.extend(20 * [self.sm_mhz] if self.sm_mhz else [])
         return samples
 
     def _library(self, call: CublasGemm) -> Samples:
@@ -120,22 +126,26 @@ class StandIn:
         launch = next(
             each for each in steps if isinstance(each, Launch) and each.module.startswith(f"{MODULE} ")
         )
-        m, n, k, alpha, beta = (each.item() for each in launch.arguments[3:])  # type: ignore[union-attr]
+        scalars = [each.item() for each in launch.arguments if isinstance(each, np.generic)]
+        m, n, k, alpha, beta = scalars[:5]
         types = {name: self.request.options[name] for name in ("dtype", "acc", "out", "layout")}
-        return Problem(m, n, k, **types, alpha=alpha, beta=beta)  # type: ignore[arg-type]
+        settings = dict(each.split("=") for each in self.request.settings)
+        more = {"bias": settings.get("bias") == "yes", "activation": settings.get("activation", "none")}
+        return Problem(m, n, k, **types, alpha=alpha, beta=beta, **more)  # type: ignore[arg-type]
 
     def _result(
-        self, p: Problem, name: str, change: tuple[int, int, float] | None
+        self, p: Problem, name: str, change: tuple[int | slice, int | slice, float] | None
     ) -> dict[str, NDArray[np.uint8]]:
         init = self.request.init
         total = sums(fill(p, init, 0, "a"), fill(p, init, 0, "b"))
         before = fill(p, init, 0, "c")
-        c = rounded(total.reference, p.acc) * p.alpha + p.beta * before
-        c = rounded(rounded(c, "f32"), p.out)
+        bias = fill(p, init, 0, "bias")
+        c = rounded(total.reference, p.acc) * p.alpha + p.beta * before + p.bias * bias
+        c = rounded(rounded(activated(p.activation, c), "f32"), p.out)
         if change:
             c[change[0], change[1]] += change[2]
         limit = Check(p, init, 0).bound
-        return _packed(name, compare(p, total, c, limit, before))
+        return _packed(p, name, compare(p, total, c, limit, before, bias))
 
 
 def _looped(buffer: Buffer) -> NDArray[np.uint8]:
@@ -158,17 +168,20 @@ def _samples(milliseconds: float, baseline: str = "", clock: int = 1830) -> Samp
     return Samples(times, [clock] * 20, [500.0] * 20, [""] * 20, 1, baseline)
 
 
-def _packed(name: str, found: Comparison) -> dict[str, NDArray[np.uint8]]:
-    """Return a comparison as the device writes it, everything in its last block."""
-    summaries = np.zeros(3, SUMMARY)
-    for key in ("verified", "wrong", "overflow", "infinite", "nan"):
-        summaries[2][key] = getattr(found, key)
+def _packed(p: Problem, name: str, found: Comparison) -> dict[str, NDArray[np.uint8]]:
+    """Return a comparison as the device writes it, all but the wrong elements in its last block."""
+    across = -(-p.n // TILE)
+    summaries = np.zeros(-(-p.m // TILE) * across, SUMMARY)
+    for key in ("verified", "overflow", "infinite", "nan"):
+        summaries[-1][key] = getattr(found, key)
+    for (row, col), wrong in found.wrong_blocks.items():
+        summaries[row // TILE * across + col // TILE]["wrong"] = wrong
     if found.worst:
-        summaries[2]["has_worst"], summaries[2]["worst"] = 1, _tuple(found.worst)
+        summaries[-1]["has_worst"], summaries[-1]["worst"] = 1, _tuple(found.worst)
     listed = np.zeros(LISTED, ELEMENT)
-    for i, each in enumerate(reversed(found.first_wrong)):
+    for i, each in enumerate(found.first_wrong[LISTED - 1 :: -1]):
         listed[i] = _tuple(each)
-    count = np.array([len(found.first_wrong)], np.uint32)
+    count = np.array([found.wrong], np.uint32)
     arrays = {"summaries": summaries, "list": listed, "listed": count}
     return {f"{name}.{key}": np.frombuffer(each.tobytes(), np.uint8) for key, each in arrays.items()}
 

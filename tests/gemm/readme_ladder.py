@@ -6,19 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.experiments.gemm.catalogue import recorded
-from ptxlab.experiments.gemm.stage import climbed
+from ptxlab.experiments.gemm.stage import GemmStage, climbed
 from ptxlab.experiments.registry import find_stage, stage_entries
 
 README = Path(__file__).parents[2] / "README.md"
 BEGIN, END = "<!-- the ladder, from its recordings -->\n", "<!-- end of the ladder -->\n"
-SIZES, DTYPE = (2048, 4096, 8192), "bf16"
+ARCH, SIZES, DTYPE = "sm_90a", (2048, 4096, 8192), "bf16"
 NONE = "Not recorded yet: `ptxlab gemm --ladder --record` on a GPU.\n"
+
+
+def rungs() -> list[GemmStage]:
+    """Return the stages that the recorded chip has and that take the type, from the lowest rung up."""
+    stages = [find_stage(entry.name) for entry in stage_entries()]
+    return [
+        stage
+        for stage in climbed(stages)
+        if stage.only in ("", ARCH) and DTYPE in stage.options()["dtype"].choices
+    ]
 
 
 def table() -> str:
     """Return what stands between the marks."""
-    rungs = climbed([find_stage(entry.name) for entry in stage_entries()])
-    rows = {stage.name: {row["m"]: row for row in recorded(stage) if _counts(row)} for stage in rungs}
+    rows = {stage.name: {row["m"]: row for row in recorded(stage) if _counts(row)} for stage in rungs()}
     sizes = [size for size in SIZES if all(size in found for found in rows.values())]
     if not sizes:
         return NONE

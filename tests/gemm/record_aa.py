@@ -30,8 +30,8 @@ def main() -> None:
     """Write the samples: per run the problem, and a list of milliseconds for each side."""
     with Worker(timeout=60) as worker:
         device = worker.info()
-        usable = [find_stage(entry.name) for entry in stage_entries()]
-        stage = climbed(usable)[-1]
+        stages = [find_stage(entry.name) for entry in stage_entries()]
+        stage = climbed([each for each in stages if each.only in ("", device.arch)])[-1]
         runs = [_run(worker, stage, size) for _ in range(ROUNDS) for size in SIZES]
     document = {"device": device.name, "driver": device.driver, "stage": stage.name, "runs": runs}
     Path(sys.argv[1]).write_text(json.dumps(document) + "\n", encoding="utf-8")

@@ -2,8 +2,8 @@
 
 RESOLUTION comes from every other run, and the verdict is judged on the runs between them, which had no part
 in it. All are of one card and one day, and each side had sides with the same kernel as its neighbours. So the
-study cannot show what other neighbours do: the sides take turns there and back, each always beside the same
-two, and beside slow kernels, which draw less power, the clock rises (kernels/gemm/hopper/FINDINGS.md).
+study cannot show what other neighbours do: beside slow kernels, which draw less power, the clock rises
+(kernels/gemm/hopper/FINDINGS.md). That is why each side follows each other one equally often.
 """
 
 from __future__ import annotations

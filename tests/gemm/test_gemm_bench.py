@@ -27,7 +27,7 @@ from ptxlab.experiments.gemm.wrong import shape_of_wrong
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.values import value_of, values_of_sweep
-from ptxlab.render.plot import drawn, limits, series, varied
+from ptxlab.render.plot import drawn, limits, save_plot, series, unverified, varied
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
@@ -453,6 +453,25 @@ def test_without_a_gpu_recordings_are_drawn(gemm: Any) -> None:
     assert drawn(document) == [recorded]
 
 
+def test_what_is_not_verified_is_not_drawn(gemm: Any, tmp_path: Path) -> None:
+    """Neither a stage nor a library, timed or recorded: how long a wrong result took says nothing."""
+    record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
+    document = record.document()
+    small, large = document["result"]["stages"]
+    small["verified"] = False
+    assert drawn(document) == [large]
+    assert unverified(document) == [f"wmma-naive {small['problem']}"]
+    large["libraries"][0]["verified"] = False
+    beside = limits([large], lambda row: float(row["m"]))
+    assert large["libraries"][0]["name"].partition(", ")[0] not in beside
+    large["verified"] = False
+    with pytest.raises(MissingError, match="no result is verified"):
+        save_plot(document, tmp_path / "x.svg")
+    recorded = small | {"date": "2026-11-30", "device": "NVIDIA H200", "stale": False}
+    document["result"] |= {"stages": [], "recorded": [recorded]}
+    assert drawn(document) == []
+
+
 @pytest.mark.parametrize(
     ("size", "note"),
     [("4096", "x.svg shows recordings: nothing ran here"), ("16", "x.svg is not drawn: nothing was timed")],
@@ -475,7 +494,7 @@ def test_a_plot_is_a_picture(gemm: Any, tmp_path: Path, form: str) -> None:
     """By size, and of one problem."""
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip('matplotlib is not here: pip install "ptxlab[plot]"')
-    from ptxlab.render.plot import check_plot, save_plot
+    from ptxlab.render.plot import check_plot
 
     for sweeps in ((), ("size=16,32",)):
         record, _ = gemm(request(16, 16, 16, "ints", sweeps=sweeps))

@@ -113,11 +113,15 @@ def test_list_shows_every_stage(run_here: Run) -> None:
 
 
 def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
-    """One explanation a stage, from the lowest rung up."""
+    """One explanation a stage, from the lowest rung up; those of another chip are skipped."""
     done = without_gpu("gemm", "--ladder", "--explain", "--json")
     assert done.returncode == 0
-    said = [each["stage"] for each in json.loads(done.stdout)["result"]["explanations"]]
-    assert sorted(said) == sorted(entry.name for entry in stage_entries())
+    document = json.loads(done.stdout)
+    said = [each["stage"] for each in document["result"]["explanations"]]
+    skipped = {each["case"]: each["reason"] for each in document["skipped"]}
+    assert sorted([*said, *skipped]) == sorted(entry.name for entry in stage_entries())
+    for name, reason in skipped.items():
+        assert f"it is for {find_stage(name).only}" in reason
     places = {name: place for place, name in enumerate(said)}
     rungs = [find_stage(name) for name in said]
     assert all(places[rung.below] < places[rung.name] for rung in rungs if rung.below)

@@ -8,8 +8,6 @@ import pytest
 import readme_ladder
 from readme_ladder import README, written
 
-from ptxlab.experiments.registry import stage_entries
-
 
 def test_the_table_is_that_of_the_recordings() -> None:
     """Run tests/gemm/readme_ladder.py after a recording."""
@@ -29,9 +27,9 @@ def test_the_table_has_a_line_for_each_rung(monkeypatch: pytest.MonkeyPatch) -> 
     table = readme_ladder.table().splitlines()
     assert "| stage | 4096³ | 8192³ |" in table
     lines = [line for line in table if line.endswith("| 100 (52, -) | 100 (52, -) |")]
-    assert len(lines) == len(stage_entries())
+    rungs = len(readme_ladder.rungs())
+    assert len(lines) == rungs
     assert table[-2:] == ["| cuBLASLt 13 | 200 | 200 |", "| ceiling wgmma, bf16 | 300 | 300 |"]
-    rungs = len(stage_entries())
     assert f"The clock was held down in {14 * rungs} of {40 * rungs} samples: sw_power_cap." in table
     monkeypatch.setattr(readme_ladder, "recorded", lambda _: [each | {"stale": True} for each in rows])
     assert readme_ladder.table() == readme_ladder.NONE

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from readme_ladder import rungs
 
 from ptxlab.bench.stats import RESOLUTION
 from ptxlab.experiments import recording, runner
@@ -76,7 +77,7 @@ def test_without_a_gpu_the_recorded_ladder_comes_first(without_gpu: Run) -> None
     lines = done.stdout.splitlines()
     assert done.returncode == 3
     assert lines[0].startswith("**8192x8192x8192 bf16")
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4 : 4 + len(stage_entries())]]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4 : 4 + len(rungs())]]
     recorded_there = {row["stage"]: row for row in _rows() if row["m"] == 8192 and row["dtype"] == "bf16"}
     for name, tflops, share, *_, limit in cells:
         assert tflops == f"{recorded_there[name]['tflops']:.1f}"

@@ -56,6 +56,27 @@ def test_an_error_of_half_an_ulp_is_said_to_be_rounding(gemm: Any) -> None:
     assert detail.endswith("output rounding, not a bug")
 
 
+def test_the_clock_is_the_one_that_the_sms_counted(gemm: Any) -> None:
+    """With it, what was done per cycle is known, of 4096 operations of an SM's tensor cores."""
+    record, _ = gemm(request(48, 40, 64), sm_mhz=1600.0)
+    (row,) = record.result["stages"]
+    assert (row["clock_mhz"], row["clock_source"], row["nvml_mhz"]) == (1600, "SM", 1830)
+    cycles = 1600e6 * row["milliseconds"]["median"] / 1e3
+    share = 100 * 2 * 48 * 40 * 64 / (4096 * 132 * cycles)
+    assert row["percent_of_tensor_peak_at_clock"] == pytest.approx(share)
+    record.command = ["gemm"]
+    text = " ".join(to_terminal(blocks(record.document())).split())
+    assert "NVML, once a sample, told 1830 where they counted 1600 (wmma-naive)" in text
+
+
+def test_without_it_nvml_tells_the_clock_and_no_share_is_known(gemm: Any) -> None:
+    """NVML's can be another one than the kernel's, by which a share would be no share."""
+    record, _ = gemm(request(48, 40, 64))
+    (row,) = record.result["stages"]
+    assert (row["clock_mhz"], row["clock_source"], row["nvml_mhz"]) == (1830, "NVML", 1830)
+    assert row["percent_of_tensor_peak_at_clock"] is None
+
+
 def test_one_wrong_element_fails(gemm: Any) -> None:
     """Exit 1, and the message says where it is and what would be right."""
     record, _ = gemm(request(48, 40, 64), change=(31, 7, 1.0))
@@ -139,7 +160,7 @@ def test_overflow_is_no_pass(gemm: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("init", "notes"), [("normal", 0), ("ints", 1), ("seq", 1), ("ones", 2), ("zeros", 2)]
+    ("init", "notes"), [("normal", 0), ("ints", 1), ("naturals", 1), ("seq", 1), ("ones", 2), ("zeros", 2)]
 )
 def test_inputs_that_are_not_random_are_labelled(gemm: Any, init: str, notes: int) -> None:
     """They draw other power; and a fill that looks alike after any permutation is warned about."""
@@ -204,7 +225,8 @@ def test_the_time_limit_grows_with_the_work() -> None:
     assert len(panels) == 16384**3 // PANEL_MACS
     assert all(isinstance(each, Launch) for each in panels)
     assert sum(each.grid[1] for each in panels) == 16384 // 64
-    firsts = [int(each.arguments[-9]) for each in panels]  # type: ignore[arg-type]
+    sizes = [[value for value in each.arguments if isinstance(value, np.int64)] for each in panels]
+    firsts = [int(each[-1]) for each in sizes]
     assert firsts == list(range(0, 256, panels[0].grid[1]))
     large = (Entrant(stage, case, b""),)
     assert 60 <= Trial(large, check, Method(versus="none")).seconds <= 600
@@ -246,7 +268,7 @@ def test_recordings_are_shown_and_grow_stale(
     assert row["percent_of_cublas"] == pytest.approx(25, rel=1e-4)
     (listed,) = list_record().result["available"]
     assert listed["recorded"][0]["tflops"] == row["tflops"]
-    stage.source.write_text(stage.source.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    stage.source.write_text(stage.source.read_text(encoding="utf-8") + "#define CHANGED\n", encoding="utf-8")
     assert recorded(stage)[0]["stale"] is True
     monkeypatch.setattr(run, "open_lab", lambda *_: Lab("sm_90a", None, None, "no driver"))
     with pytest.raises(MissingError, match="not run: no driver") as caught:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,9 +14,9 @@ from numpy.typing import NDArray
 from ptxlab.device.job import MapArgument
 from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments.base import Case, Value
-from ptxlab.experiments.gemm import GemmStage
+from ptxlab.experiments.gemm import TYPES, GemmStage
 from ptxlab.experiments.gemm.plan import COOPERATIVE, Plan, plans
-from ptxlab.experiments.gemm.wgmma import DEPTH, ClusterStage, WgmmaStage
+from ptxlab.experiments.gemm.wgmma import LINE, ClusterStage, WgmmaStage
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.unit import build_unit
 from ptxlab.isa import tma
@@ -27,7 +29,7 @@ FOUND = {entry.name: find_stage(entry.name) for entry in stage_entries()}
 WGMMA = {name: stage for name, stage in FOUND.items() if isinstance(stage, WgmmaStage)}
 CLUSTERS = {name: stage for name, stage in WGMMA.items() if isinstance(stage, ClusterStage)}
 
-Words = NDArray[np.uint16]
+Words = NDArray[np.unsignedinteger]
 
 
 def maps(stage: GemmStage, case: Case) -> dict[str, TensorMap]:
@@ -37,47 +39,68 @@ def maps(stage: GemmStage, case: Case) -> dict[str, TensorMap]:
 
 def tile_in_shared_memory(
     m: TensorMap, matrix: Words, row: int, k: int, rows: int, *, along_k: bool
-) -> Words:
+) -> NDArray[np.uint8]:
     """Return shared memory after the copies of a tile, as OperandTile::load() makes them."""
-    memory, image = matrix.view(np.uint8).ravel(), np.zeros(rows * DEPTH * 2, np.uint8)
+    memory, image = matrix.view(np.uint8).ravel(), np.zeros(rows * LINE, np.uint8)
     if along_k:
-        return tma.load(m, memory, (k, row), image, 0).view(np.uint16)
+        return tma.load(m, memory, (k, row), image, 0)
     for panel in range(rows // 64):
-        image = tma.load(m, memory, (row + 64 * panel, k), image, panel * 64 * DEPTH * 2)
-    return image.view(np.uint16)
+        image = tma.load(m, memory, (row + 64 * panel, k), image, panel * 64 * LINE)
+    return image
 
 
 def read_by_wgmma(image: Words, rows: int, part: int, *, along_k: bool) -> Words:
-    """Return the tile, [rows, DEPTH], as descriptors of parts of rows find it: see operand_descriptor()."""
+    """Return the tile, row by row, as descriptors of parts of rows find it: see operand_descriptor()."""
     first = 1 << 62 | (1024 // 16) << 32 | (8192 // 16) << 16
-    step = (32 if along_k else 16 * 128) // 16
-    found = np.zeros((rows, DEPTH), np.uint16)
+    step = (32 if along_k else 16 * LINE) // 16
+    size = image.itemsize
+    depth, at_once = LINE // size, 32 // size
+    found = np.zeros((rows, depth), image.dtype)
     for row in range(0, rows, part):
-        for i in range(DEPTH // 16):
-            descriptor = Descriptor.of(first + row * DEPTH * 2 // 16 + i * step)
-            places = descriptor.addresses(part, 16, 16, "K" if along_k else "MN")
-            found[row : row + part, 16 * i : 16 * i + 16] = image[places // 2]
+        for i in range(depth // at_once):
+            descriptor = Descriptor.of(first + row * LINE // 16 + i * step)
+            places = descriptor.addresses(part, at_once, 8 * size, "K" if along_k else "MN")
+            found[row : row + part, at_once * i : at_once * (i + 1)] = image[places // size]
     return found
 
 
-@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("name", WGMMA)
-def test_wgmma_reads_what_tma_writes(name: str, layout: str) -> None:
+def types_and_layouts(name: str) -> Iterator[tuple[str, str, str]]:
+    """Yield what a stage reads; of its types those that differ in size."""
+    options = WGMMA[name].options()
+    sizes = {TYPES[str(dtype)].nbytes: str(dtype) for dtype in options["dtype"].choices}
+    for size, dtype in sizes.items():
+        for layout in options["layout"].choices:
+            if size == 2 or layout == "tn":
+                yield name, dtype, str(layout)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "layout"), [each for name in WGMMA for each in types_and_layouts(name)]
+)
+def test_wgmma_reads_what_tma_writes(name: str, dtype: str, layout: str) -> None:
     """Every element where it belongs, zeros beyond the end of the matrix, for both operands."""
-    stage = WGMMA[name]
-    case = stage.case(
-        "sm_90a", m=328, n=328, k=104, layout=layout, **{"cluster_shape": "1x1"} if name in CLUSTERS else {}
-    )
-    tile = stage.tile(case)
-    for buffer, rows, along_k in (("a", tile[0], layout[0] == "t"), ("b", tile[1], layout[1] == "n")):
-        logical = (np.arange(328 * 104, dtype=np.uint16) + 1).reshape(328, 104)
+    stage, size = WGMMA[name], TYPES[dtype].nbytes
+    depth, k = LINE // size, 208 // size
+    alone = {"cluster_shape": "1x1"} if name in CLUSTERS else {}
+    case = stage.case("sm_90a", m=336, n=336, k=k, dtype=dtype, out="f32", layout=layout, **alone)
+    rows_a, rows_b, _ = stage.tile(case)
+    for buffer, rows, along_k in (("a", rows_a, layout[0] == "t"), ("b", rows_b, layout[1] == "n")):
+        logical = numbered(336, k, size)
         stored = np.ascontiguousarray(logical if along_k else logical.T)
-        image = tile_in_shared_memory(maps(stage, case)[buffer], stored, 128, 64, rows, along_k=along_k)
-        expected = np.zeros((rows, DEPTH), np.uint16)
-        inside = logical[128 : 128 + rows, 64:128]
+        image = tile_in_shared_memory(maps(stage, case)[buffer], stored, 128, depth, rows, along_k=along_k)
+        expected = np.zeros((rows, depth), logical.dtype)
+        inside = logical[128 : 128 + rows, depth:]
         expected[: inside.shape[0], : inside.shape[1]] = inside
-        for part in {64, rows}:
-            np.testing.assert_array_equal(read_by_wgmma(image, rows, part, along_k=along_k), expected)
+        for part in {math.gcd(64, rows), rows}:
+            found = read_by_wgmma(image.view(logical.dtype), rows, part, along_k=along_k)
+            np.testing.assert_array_equal(found, expected)
+
+
+def numbered(rows: int, cols: int, size: int) -> Words:
+    """Return elements of so many bytes that differ from those around them; of 32 bits those that tf32 keeps."""
+    index = np.arange(rows * cols, dtype=np.uint32).reshape(rows, cols)
+    bits: Words = {1: index % 251 + 1, 2: index + 1, 4: index + 1 << 13}[size]
+    return bits.astype(f"u{size}")
 
 
 @pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
@@ -104,10 +127,14 @@ def test_panels_of_c_leave_unswizzled_and_clipped(out: str) -> None:
 def test_lines_that_tma_cannot_step_over_are_refused(name: str) -> None:
     """The operand, its line and the legal ones are named; k counts where lines are along k."""
     stage = WGMMA[name]
-    with pytest.raises(UsageError, match="those of A have 36 f16; legal: multiples of 8"):
+    options = stage.options()
+    dtype = str(options["dtype"].default)
+    legal = f"36 {dtype}; legal: multiples of {16 // TYPES[dtype].nbytes}"
+    with pytest.raises(UsageError, match=f"those of A have {legal}"):
         stage.case("sm_90a", k=36)
-    with pytest.raises(UsageError, match="those of B have 36 f16; legal: multiples of 8"):
-        stage.case("sm_90a", n=36, layout="tt")
+    if "tt" in options["layout"].choices:
+        with pytest.raises(UsageError, match=f"those of B have {legal}"):
+            stage.case("sm_90a", n=36, layout="tt")
     stage.case("sm_90a", m=36, n=40, k=64)
 
 
@@ -221,7 +248,7 @@ def test_a_timed_plan_goes_before_the_model() -> None:
     for shape, plan in timed.items():
         m, n, k = map(int, shape.split("x"))
         case = hopper.case("sm_90a", m=m, n=n, k=k)
-        assert f"{case.block} {case.roles} {case.cluster_shape} {case.splits}" == plan, shape
+        assert f"{case.block} {case.roles} {case.cluster_shape} {case.splits} {case.adding}" == plan, shape
     other = hopper.case("sm_90a", m=4096, n=4096, k=4096, block="256x192")
     assert (other.block, other.roles) == ("256x192", "cooperative")
 

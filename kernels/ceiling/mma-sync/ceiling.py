@@ -15,7 +15,7 @@ class MmaSync(Ceiling):
 
     threads = 32 * WARPS
     rounds = 16384  # a millisecond
-    elements = 32 * 12 * 2
+    nbytes = 32 * 12 * 4
 
     def macros(self, case: Case) -> Macros:
         """Return the type and the chains."""

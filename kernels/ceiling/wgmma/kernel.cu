@@ -1,18 +1,18 @@
 // The ceiling of wgmma: what the tensor cores do when nothing else has to happen.
 //
 // Two warpgroups, as many as a GEMM has that multiply, each multiply 64 rows of A by all 256 columns of B:
-// m64n256k16 after m64n256k16, both operands in shared memory with the 128-byte swizzle, one round of four
-// along k being waited for only when the next one is on its way. The data are random: zeros would draw less
+// m64n256 after m64n256, 32 bytes deep in k, both operands in shared memory with the 128-byte swizzle, one round of
+// four along k being waited for only when the next one is on its way. The data are random: zeros would draw less
 // power and run at a higher clock. Since any order of random numbers is as random, they are not swizzled on
 // the way in. The sums are written at the end, so that nothing can be left out.
 //
-// Macros: TYPE (f16, bf16), KERNEL.
+// Macros: TYPE (f16, bf16, tf32, e4m3, e5m2, s8), SUMS (f32, s32), KERNEL.
 
 #include <ptxlab/wgmma.cuh>
 
 constexpr int GROUPS = 2;           // warpgroups
-constexpr int ROWS = 64, COLS = 256, DEPTH = 64;
-constexpr int LINE = DEPTH * 2;     // bytes: the width of the swizzle
+constexpr int ROWS = 64, COLS = 256;
+constexpr int LINE = 128, STEP = 32;  // bytes: the width of the swizzle, and the depth of an instruction
 constexpr int WORDS = (GROUPS * ROWS + COLS) * LINE / 4;
 
 // The descriptor of a K-major tile with 128-byte swizzle: its address, 1024 bytes from one group of 8 lines
@@ -23,10 +23,10 @@ __device__ __forceinline__ unsigned long long descriptor(unsigned address)
 }
 
 extern "C" __global__ void __launch_bounds__(GROUPS * 128, 1)
-    KERNEL(const unsigned* data,        // [WORDS]: A of each warpgroup, then B, as pairs of TYPE
+    KERNEL(const unsigned* data,        // [WORDS]: A of each warpgroup, then B, as words of TYPE
            float* sums,                 // [blocks * threads]
            unsigned long long* clocks,  // [2 * blocks]: cycles and nanoseconds of the loop
-           int rounds)                  // of four m64n256k16 in each warpgroup
+           int rounds)                  // of four m64n256 in each warpgroup
 {
     extern __shared__ unsigned memory[];
     const unsigned start = static_cast<unsigned>(__cvta_generic_to_shared(memory));
@@ -46,9 +46,9 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128, 1)
     for (int round = 0; round < rounds; ++round) {
         ptxlab::wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < DEPTH / 16; ++k)  // 32 bytes further each time
-            ptxlab::wgmma<COLS, ptxlab::Wgmma::TYPE, ptxlab::Wgmma::TYPE, ptxlab::Wgmma::f32, false, false>(
-                d, a + 2 * k, b + 2 * k, 1);
+        for (int k = 0; k < LINE / STEP; ++k)
+            ptxlab::wgmma<COLS, ptxlab::Wgmma::TYPE, ptxlab::Wgmma::TYPE, ptxlab::Wgmma::SUMS, false, false>(
+                d, a + STEP / 16 * k, b + STEP / 16 * k, 1);
         ptxlab::wgmma_commit();
         ptxlab::wgmma_wait<1>();
     }
@@ -60,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(GROUPS * 128, 1)
 
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < COLS / 2; ++i) sum += __uint_as_float(d[i]);
+    for (int i = 0; i < COLS / 2; ++i)
+        sum += ptxlab::Wgmma::SUMS == ptxlab::Wgmma::s32 ? __int2float_rn(d[i]) : __uint_as_float(d[i]);
     sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
     if (threadIdx.x == 0) {
         clocks[2 * blockIdx.x] = cycles;

@@ -15,7 +15,7 @@ from ptxlab.device.job import Dim3
 from ptxlab.experiments.base import Case, Macros, option, sizes
 from ptxlab.experiments.gemm import Problem
 from ptxlab.experiments.gemm.machine import machine
-from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, TiledStage
+from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, PAST_REGISTERS, TiledStage
 from ptxlab.toolchain.arch import base_number
 
 TALL, SHORT = 192, 128  # rows of a tile
@@ -31,6 +31,7 @@ class Ampere(TiledStage):
 
     below = "mma-raster"
     ceiling = "mma-sync"
+    copies = PAST_REGISTERS
 
     acc = option("f32", choices=("f32",), help="type that sums are kept in")
     block = option(
@@ -42,6 +43,14 @@ class Ampere(TiledStage):
     stages = option(4, choices=(4, 5, 6, 8), help="tiles of A and B that are in flight or being read")
     group = option(8, choices=(1, 2, 4, 8, 16), help="bands of tiles that blocks walk through together")
     barrier = option("split", choices=("split", "block"), help="say and ask apart, or __syncthreads()")
+
+    def ring(self, case: Case) -> int:
+        """Return what was chosen."""
+        return int(case.stages)
+
+    def ahead(self, case: Case) -> int:
+        """Return one step less than there is room for: warps that are behind still read the tiles before."""
+        return self.ring(case) - 2
 
     def bands(self, case: Case) -> tuple[int, int]:
         """Return how many bands of 192 rows C has, and how many of 128 below them.

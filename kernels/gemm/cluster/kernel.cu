@@ -1,27 +1,35 @@
 // cluster: persistent blocks in pairs that share what they copy. C = alpha A x B + beta C, C row-major.
 //
-// Idea: the two blocks of a cluster compute tiles below or beside each other, which need the same tile of B, or
-// of A. Each copies half of it, and TMA writes that half into both blocks at once (multicast): one read of the
-// L2 serves two SMs. A stage is empty when the consumers of both blocks have read it, since either producer
-// writes into both; and "full" counts all bytes that land, whoever asked for them. The blocks of a cluster always
-// have the same number of tiles: one that lies outside of C brings zeros and is not written.
+// Idea: the two blocks of a cluster compute tiles below or beside each other, which need the same tile of B,
+// or of A. Each copies half of it, and the other gets that half too: one read of the L2 serves two SMs. A
+// stage is empty when the consumers of both blocks have read it, since either producer has it written in
+// both; and "full" counts all bytes that land, whoever asked for them. The blocks of a cluster always have
+// the same number of tiles: one that lies outside of C brings zeros and is not written. How a half gets to
+// the other is SHARE:
+//   0 multicast  TMA writes it into both blocks at once,
+//   1 dsmem      TMA writes it into the block that asked; when it has landed, a second thread sends it on,
+//                from shared memory to shared memory. That reads each half from there once more, on the port
+//                that wgmma reads through, and it arrives later, by the way through the network of the
+//                cluster: it should be slower, and shows what multicast is worth.
 //
-// What limits it: while the consumers lay sums into panels the tensor cores wait, as in persistent; and the pair is
-// as slow as the slower of the two.
+// What limits it: while the consumers lay sums into panels the tensor cores wait, as in persistent; and the
+// pair is as slow as the slower of the two. The L2 of an H200 brings what single blocks ask for; the pair
+// halves that, and pays with waiting for each other. It is here because that must be known, and for cards
+// with less L2 bandwidth. Clusters of four leave SMs empty: 30 of 33 run at once.
 //
-// Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
-// 0.98 at 2048^3, 1.00 at 4096^3, 1.02 at 8192^3: as persistent, within the noise. The L2 of an H200 brings what
-// single blocks ask for; the pair halves that, and pays with waiting for each other. It is here because that must
-// be known, and for cards with less L2 bandwidth. Clusters of four leave SMs empty: 30 of 33 run at once.
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
+// and 8192^3 642, 700 and 708 TFLOP/s; 93, 96 and 96 % of the faster library; 79, 92 and 92 % of the ceiling
+// of wgmma; over persistent +0.5 (noise), -0.1 (noise) and -0.4 (noise) %.
 //
-// What the next rung changes (hopper): consumers with tiles of their own take turns, one multiplies while the other
-// writes; tiles fit the problem; and the next kernel starts while this one ends.
+// What the next rung changes (hopper): consumers with tiles of their own take turns, one multiplies while the
+// other writes; tiles fit the problem; and the next kernel starts while this one ends.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is
-// contiguous in k, 0: in m or n), BM BN (the block's tile, 64 rows a consumer), CLUSTER_M CLUSTER_N (tiles of a
-// cluster, down and across), STAGES, BUFFERS (panels of a warp), SCALED (0: alpha is 1 and beta 0), GROUP (in
-// clusters), PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
+// contiguous in k, 0: in m or n), BM BN (the block's tile, 64 rows a consumer), CLUSTER_M CLUSTER_N (tiles of
+// a cluster, down and across), SHARE, STAGES, BUFFERS (panels of a warp), SCALED (0: alpha is 1 and beta 0),
+// GROUP (in clusters), PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
 
+#include <ptxlab/bulk_copy.cuh>
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_cluster.cuh>
 #include <ptxlab/gemm_edges.cuh>
@@ -32,7 +40,7 @@
 
 namespace {
 
-constexpr int BK = ptxlab::TILE_DEPTH;
+constexpr int BK = ptxlab::TILE_DEPTH<TYPE>;
 constexpr int CONSUMERS = BM / 64;  // warpgroups; the producer comes first
 constexpr int BYTES_A = BM * BK * 2, BYTES_B = BN * BK * 2, STAGE = BYTES_A + BYTES_B;
 using ShareOfA = ptxlab::OperandTile<BM / CLUSTER_N, A_K>;  // what a block copies of a tile
@@ -42,6 +50,23 @@ using Ring = ptxlab::Ring<STAGES>;
 using Turn = ptxlab::Turn<STAGES>;
 using Store = ptxlab::PanelStore<OUT, SCALED, BUFFERS>;
 using ptxlab::TensorMap;
+
+constexpr bool MULTICAST = SHARE == 0;
+constexpr bool SHARES_A = CLUSTER_N > 1, SHARES_B = CLUSTER_M > 1;
+constexpr int SHARED = SHARES_A * ShareOfA::BYTES + SHARES_B * ShareOfB::BYTES;  // that neighbours get too
+
+// SHARE 1: a phase of it ends when what a block brings for its neighbours too has landed in its own stage.
+__device__ __forceinline__ unsigned landed(const Ring& ring, int stage)
+{
+    return ring.barriers + Ring::BYTES + 8 * stage;
+}
+
+// Where in a stage lies what this block brings.
+__device__ __forceinline__ unsigned part_of_a(const Cluster& place) { return place.col * ShareOfA::BYTES; }
+__device__ __forceinline__ unsigned part_of_b(const Cluster& place)
+{
+    return BYTES_A + place.row * ShareOfB::BYTES;
+}
 
 // The tiles of this block, one after the other.
 struct Tiles {
@@ -67,11 +92,10 @@ struct Tiles {
 };
 
 // One thread fills stage after stage, for this block and its neighbours in the cluster.
-__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring, unsigned shared,
-                                        Tiles tiles, int steps)
+__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring,
+                                        unsigned shared, Tiles tiles, int steps)
 {
     Turn turn;
-    const unsigned part_a = tiles.place.col * ShareOfA::BYTES, part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
     int row, col;
     while (tiles.next(row, col)) {
         row += tiles.place.col * (BM / CLUSTER_N);
@@ -79,12 +103,47 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
 #pragma unroll 1
         for (int step = 0; step < steps; ++step, turn.advance()) {
             const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
+            const unsigned own = MULTICAST ? full : landed(ring, turn.stage);
+            const unsigned to_a = stage + part_of_a(tiles.place), to_b = stage + part_of_b(tiles.place);
             ring.wait_empty(turn);
-            ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and from outside of the matrix
-            if constexpr (CLUSTER_N == 1) ShareOfA::load(stage, a, row, step * BK, full);
-            else ShareOfA::multicast(stage + part_a, a, row, step * BK, full, tiles.place.row_mask());
-            if constexpr (CLUSTER_M == 1) ShareOfB::load(stage + BYTES_A, b, col, step * BK, full);
-            else ShareOfB::multicast(stage + part_b, b, col, step * BK, full, tiles.place.col_mask());
+            // bytes from outside of the matrix count too, and by multicast those that neighbours ask for
+            ptxlab::mbarrier_arrive_expect_tx(own, MULTICAST ? STAGE : SHARED);
+            if constexpr (SHARES_A && MULTICAST)
+                ShareOfA::multicast(to_a, a, row, step * BK, full, tiles.place.row_mask());
+            else
+                ShareOfA::load(to_a, a, row, step * BK, SHARES_A ? own : full);
+            if constexpr (SHARES_B && MULTICAST)
+                ShareOfB::multicast(to_b, b, col, step * BK, full, tiles.place.col_mask());
+            else
+                ShareOfB::load(to_b, b, col, step * BK, SHARES_B ? own : full);
+        }
+    }
+}
+
+// SHARE 1: one thread sends what has landed on to the neighbours. Their stages are empty, as this block's own
+// is: "empty" counts the consumers of all of them; so none is overwritten while it is still sent, either.
+__device__ __forceinline__ void forward(const Ring& ring, unsigned shared, Tiles tiles, int steps)
+{
+    Turn turn;
+    const Cluster& place = tiles.place;
+    const auto rank = [](int row, int col) { return row * CLUSTER_N + col; };
+    const auto send = [&](unsigned part, unsigned bytes, int neighbour) {
+        const unsigned full = ptxlab::map_to_block(ring.full(turn.stage), neighbour);
+        ptxlab::bulk_send(ptxlab::map_to_block(part, neighbour), part, bytes, full);
+    };
+    int row, col;
+    while (tiles.next(row, col)) {
+#pragma unroll 1
+        for (int step = 0; step < steps; ++step, turn.advance()) {
+            const unsigned stage = shared + turn.stage * STAGE;
+            ptxlab::mbarrier_wait(landed(ring, turn.stage), turn.parity);
+#pragma unroll
+            for (int i = 1; i < CLUSTER_N; ++i)
+                send(stage + part_of_a(place), ShareOfA::BYTES, rank(place.row, (place.col + i) % CLUSTER_N));
+#pragma unroll
+            for (int i = 1; i < CLUSTER_M; ++i)
+                send(stage + part_of_b(place), ShareOfB::BYTES, rank((place.row + i) % CLUSTER_M, place.col));
+            ptxlab::mbarrier_arrive_expect_tx(ring.full(turn.stage), STAGE - SHARED);  // all but what landed
         }
     }
 }
@@ -115,8 +174,8 @@ __device__ __forceinline__ void multiply(unsigned (&sums)[1][1][BN / 2], const R
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
-KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap to,
-       const OUT* c, int m, int n, int k, float alpha, float beta)
+KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+       const __grid_constant__ TensorMap to, const OUT* c, int m, int n, int k, float alpha, float beta)
 {
     extern __shared__ __align__(1024) unsigned char memory[];  // the swizzle is one of absolute addresses
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
@@ -126,13 +185,18 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     Tiles tiles(m, n);
     const int steps = (k - 1) / BK + 1;
 
-    if (threadIdx.x == 0) ring.init(4 * CONSUMERS * Cluster::NEIGHBOURS);
+    if (threadIdx.x == 0) {
+        if constexpr (!MULTICAST)
+            for (int stage = 0; stage < STAGES; ++stage) ptxlab::mbarrier_init(landed(ring, stage), 1);
+        ring.init(4 * CONSUMERS * Cluster::NEIGHBOURS);
+    }
     Cluster::meet();  // before anyone arrives at a barrier, or copies into a neighbour
 
     if (warp < 4) {
         ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
         unsigned leader;
         if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles, steps);
+        if (!MULTICAST && warp == 1 && ptxlab::elect(~0u, leader)) forward(ring, shared, tiles, steps);
     } else {
         ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         Store store{panels + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta}};

@@ -1,36 +1,82 @@
 """persistent blocks in clusters that share what they copy: TMA writes a tile into both.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 642, 700 and 708
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 681 and 676 with f16 at 4096 and 8192. It gains nothing over
-persistent that can be told: +0.5, -0.1 and -0.4 %, -0.3 and +0.7 %. The L2 of this card brings what single
-blocks ask for, which must be known; a card whose L2 brings less may gain. The tensor cores are used to 79,
-92 and 92 % of the ceiling of wgmma.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option
+from ptxlab.experiments.gemm.pipeline import EMPTY, FULL, STEP, Act, Barrier, Pipeline, Role
 from ptxlab.experiments.gemm.wgmma import ClusterStage
 
 REGISTERS = (40, 232)
 """Of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
 
+SHARES = ("multicast", "dsmem")
 
-class ClusterMulticast(ClusterStage):
+
+class Cluster(ClusterStage):
     """persistent blocks in clusters that share what they copy: TMA writes a tile into both."""
 
     below = "persistent"
     ceiling = "wgmma"
     stages = option(4, choices=(2, 3, 4), help="tiles that are on their way or being multiplied")
+    share = option("multicast", choices=SHARES, help="how a block gets what its neighbours copied")
 
     def ring(self, case: Case) -> int:
         """Return what was chosen."""
         return int(case.stages)
 
+    def barriers(self, case: Case) -> int:
+        """Return, beside full and empty ones, those that say when there is something to send on."""
+        return super().barriers(case) + (self.ring(case) if case.share == "dsmem" else 0)
+
+    def pipeline(self, case: Case) -> Pipeline:
+        """Return, where there is something to send on, who does that."""
+        line = super().pipeline(case)
+        if case.share != "dsmem":
+            return line
+        producer, *consumers = line.roles
+        landed = Barrier("landed", line.stages, 1, 0, STEP, "what this block copied has landed")
+        brings = replace(
+            producer, threads=producer.threads - 32, step=(Act("wait", EMPTY), Act("copy", "landed"))
+        )
+        to_neighbours = Act("copy", FULL, by="DSMEM to the neighbours,")
+        sends = Role("sender", 32, producer.registers, step=(Act("wait", "landed"), to_neighbours))
+        roles, barriers = (brings, sends, *consumers), (landed, *line.barriers)
+        return replace(line, copying="TMA", roles=roles, barriers=barriers)
+
+    def check(self, case: Case) -> None:
+        """Refuse, beside what no such stage takes, to send where no one is.
+
+        Raises:
+            UsageError: a cluster is one block.
+
+        """
+        super().check(case)
+        if case.share == "dsmem" and self.cluster(case) is None:
+            legal = "a cluster of several blocks, such as --set cluster_shape=2x1"
+            raise UsageError(f"--set share=dsmem in clusters of {case.cluster_shape}; legal: {legal}")
+
     def macros(self, case: Case) -> Macros:
-        """Return the stages, and who has how many registers."""
+        """Return the stages, how blocks share, and who has how many registers."""
         producer, consumer = REGISTERS
-        registers: Macros = {"PRODUCER_REGISTERS": producer, "CONSUMER_REGISTERS": consumer}
-        return {**super().macros(case), "STAGES": self.ring(case), **registers}
+        return {
+            **super().macros(case),
+            "STAGES": self.ring(case),
+            "SHARE": SHARES.index(case.share),
+            "PRODUCER_REGISTERS": producer,
+            "CONSUMER_REGISTERS": consumer,
+        }
+
+    def claims(self, case: Case) -> dict[str, int]:
+        """Return what a block sends itself where it does not have TMA do it."""
+        claims = super().claims(case)
+        if case.share == "dsmem":
+            down, across = self.cluster_tiles(case)
+            del claims["UTMALDG.2D.MULTICAST"]
+            claims["UBLKCP"] = down + across - 2
+        return claims

@@ -25,45 +25,76 @@ from ptxlab.device.job import Argument, Buffer, Dim3
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, Value, option, sizes
 from ptxlab.experiments.gemm import TYPES
+from ptxlab.experiments.gemm.fused import FusedStage
 from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
-from ptxlab.experiments.gemm.plan import COOPERATIVE, PING_PONG, ROLES, SINGLE, SPLITS, Plan, plans
+from ptxlab.experiments.gemm.plan import (
+    ADDING,
+    COOPERATIVE,
+    IN_CLUSTER,
+    IN_MEMORY,
+    LARGEST_CLUSTER,
+    PING_PONG,
+    ROLES,
+    SINGLE,
+    SPLITS,
+    STREAM_K,
+    Plan,
+    plans,
+)
 from ptxlab.experiments.gemm.wgmma import (
     BARRIER,
-    DEPTH,
-    ELEMENT,
     INSTRUCTION_ROWS,
     LARGEST_BOX,
-    PANEL,
+    LINE,
+    SWIZZLED_LINES,
     WARPGROUP,
     ClusterStage,
 )
 
-REGISTERS = {
-    "64x128": (40, 232),
-    "64x256": (40, 232),
-    "128x128": (40, 232),
-    "128x192": (40, 232),
-    "128x256": (40, 232),
-    "128x320": (24, 240),
-    "256x128": (40, 232),
-    "256x192": (24, 240),
+BLOCKS = (
+    *(f"{rows}x{cols}" for rows, cols in product((8, 16, 32), (64, 128, 192, 256))),
+    *("64x32", "64x64", "64x128", "64x256"),
+    *(f"128x{cols}" for cols in (32, 64, 128, 144, 160, 176, 192, 224, 256, 320)),
+    *("144x128", "160x128", "176x128", "256x128", "256x192"),
+)
+"""Rows and columns of C. Where rows are no multiple of 64, the product is one of B and A, transposed: wgmma
+makes 64 rows, which are then columns of C, and few rows of A cost little.
+"""
+
+POLICIES = {
+    "normal": ("normal", "normal", "normal"),
+    "stream-c": ("normal", "normal", "first"),
+    "keep-a": ("last", "first", "first"),
+    "keep-b": ("first", "last", "first"),
 }
-"""By block: of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
+"""When lines of A, of B and of C leave the L2, beside the others: C is not read again, and where the one operand
+stays the other passes through."""
 
 AUTO = "auto"
-PLANNED: dict[str, Value] = {"block": "128x256", "roles": ROLES[0], "cluster_shape": "1x1", "splits": 1}
+PLANNED: dict[str, Value] = {
+    "block": "128x256",
+    "roles": ROLES[0],
+    "cluster_shape": "1x1",
+    "splits": 1,
+    "adding": IN_MEMORY,
+}
 """The options that make a plan, and what they are where no plan agrees with those that were given."""
 
 UNSCALED = (1.0, 0.0)
 """alpha and beta of a C that is the product alone."""
 
 
-class Hopper(ClusterStage):
+class Hopper(FusedStage, ClusterStage):
     """Persistent and warp-specialized, in clusters that share tiles, with C written by TMA."""
 
     below = "cluster"
     ceiling = "wgmma"
-    block = option(AUTO, choices=(AUTO, *REGISTERS), help="rows and columns of a block")
+    planned = tuple(PLANNED)
+    granule = 16
+    dtype = option("f16", choices=("f16", "bf16", "tf32", "s8", "e4m3", "e5m2"), help="type of A and B")
+    acc = option("f32", choices=("f32", "s32"), help="type that sums are kept in: of integers s32")
+    out = option("f16", choices=("f16", "bf16", "f32", "s32"), help="type of C")
+    block = option(AUTO, choices=(AUTO, *BLOCKS), help="rows and columns of a block")
     roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
     cluster_shape = option(
         AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="blocks that share tiles, down and across"
@@ -71,12 +102,17 @@ class Hopper(ClusterStage):
     splits = option(
         0, choices=(0, *SPLITS), help="parts of k, each for another block, added in their order; 0: auto"
     )
+    adding = option(
+        AUTO, choices=(AUTO, *ADDING), help="where parts meet; stream-k: even shares of the last wave"
+    )
     buffers = option(0, choices=(0, 1, 2, 4), help="panels of C that each warp has on their way; 0: auto")
     stages = option(0, choices=(0, 2, 3, 4, 5, 6), help="of the ring of tiles; 0: all that fit")
+    l2 = option("normal", choices=tuple(POLICIES), help="what leaves the L2 first, and what stays longest")
     early = option("yes", choices=("yes", "no"), help="starts while the kernel ahead runs, if it may")
 
     def complete(self, params: dict[str, Value]) -> None:
         """Fill in what was left open: the plan that was the fastest when it was timed, or by the model."""
+        super().complete(params)
         given = {name: params[name] for name in PLANNED if params[name] not in (AUTO, 0)}
         ways = list(_ways(params, given))
         measured = _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")))
@@ -85,57 +121,102 @@ class Hopper(ClusterStage):
         else:
             params.update(min(ways, key=lambda way: way[0], default=(0.0, PLANNED | given))[1])
 
+    def plans(self, case: Case) -> Iterator[dict[str, Value]]:
+        """Yield every plan that makes sense, in the order of the model."""
+        yield from (plan for _, plan in sorted(_ways(case.params, {}), key=lambda way: way[0]))
+
     def variants(self, arch: str) -> Iterator[Case]:
-        """Yield what every stage yields, nothing twice: what is chosen for it is one of the choices."""
-        seen = set()
-        for case in super().variants(arch):
-            if case.key not in seen:
-                seen.add(case.key)
-                yield case
+        """Yield what every stage yields, and each plan that was timed; nothing twice."""
+        plans = {tuple(plan.items()): plan for plan in _measured(self.folder).values()}
+        timed = (case for plan in plans.values() for case in self._legal(arch, plan))
+        found = {case.key: case for case in (*super().variants(arch), *timed)}
+        yield from found.values()
+
+    def plan(self, case: Case) -> Plan:
+        """Return how the problem is cut up."""
+        rows, cols, _ = self.tile(case)
+        down, across = self.cluster_tiles(case)
+        return Plan(rows, cols, str(case.roles), down, across, int(case.splits), str(case.adding))
 
     def consumers(self, case: Case) -> int:
         """Return the warpgroups that multiply a tile together."""
-        return _sharing(str(case.roles))
+        return self.plan(case).sharing
 
     def threads(self, case: Case) -> int:
         """Return the threads of the producer and of the consumers."""
-        return WARPGROUP * (1 + _consumers(str(case.roles)))
+        return WARPGROUP * (1 + self.plan(case).consumers)
 
     def pieces(self, case: Case) -> int:
         """Return into how many parts a tile is split."""
         return int(case.splits)
 
-    def of_an_sm(self, case: Case) -> int:
-        """Return how many blocks an SM has room for: of those with one consumer two."""
-        return 2 if str(case.roles) == SINGLE else 1
+    def product(self, case: Case) -> tuple[int, int]:
+        """Return rows and columns of what wgmma makes of a block: those of C, or of C transposed."""
+        return self.plan(case).product
 
     def grid(self, case: Case) -> Dim3:
         """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
-        size = math.prod(self.cluster_tiles(case))
-        return min(self.work(case), int(case.blocks) * self.of_an_sm(case) // size * size), 1, 1
+        size, work = math.prod(self.cluster_tiles(case)), self.work(case)
+        plan = self.plan(case)
+        stay = int(case.blocks) * plan.of_an_sm // size * size
+        if self.streams(case):
+            return stay, 1, 1
+        return work if plan.image else min(work, stay), 1, 1
+
+    def streams(self, case: Case) -> bool:
+        """Return whether tiles beside whole waves are dealt out in even shares of k."""
+        return str(case.adding) == STREAM_K
+
+    def cluster(self, case: Case) -> Dim3 | None:
+        """Return the blocks of a cluster, those of one part of k behind those of another."""
+        size = math.prod(self.cluster_tiles(case)) * self.plan(case).layers
+        return (size, 1, 1) if size > 1 else None
 
     def panels(self, case: Case) -> int:
         """Return what was chosen, or 2: 1 where that makes room for one more stage."""
-        if case.buffers:
-            return int(case.buffers)
+        if case.buffers or self.plan(case).image:
+            return int(case.buffers) or 1
         return 1 if self._stages_beside(case, 1) > self._stages_beside(case, 2) else 2
 
     def ring(self, case: Case) -> int:
-        """Return what was chosen, or as many stages as fit beside what C passes through."""
-        return int(case.stages) or self._stages_beside(case, self.panels(case))
+        """Return what was chosen, or as many stages as fit beside what C passes through, and are of use."""
+        if case.stages or not self.plan(case).image:
+            return int(case.stages) or self._stages_beside(case, self.panels(case))
+        steps = -(-self.steps(case) // int(case.splits))
+        of_image = -(-self.image_bytes(case) // self._stage_bytes(case))
+        return min(self._stages_beside(case, 0), max(2, steps, of_image))
+
+    def writing(self, case: Case) -> str:
+        """Return by what sums leave."""
+        return "st.shared into the stages, st.global" if self.plan(case).image else super().writing(case)
+
+    def image_bytes(self, case: Case) -> int:
+        """Return the bytes of a tile's image: its lines are somewhat longer than the tile is wide."""
+        rows, cols, _ = self.tile(case)
+        plan = self.plan(case)
+        layers, line = plan.layers, (cols + (4 if plan.swapped else 8)) * TYPES[case.acc].nbytes
+        return layers * -(-rows // layers) * line
+
+    def staging(self, case: Case) -> int:
+        """Return the bytes of panels; an image takes the place of the stages."""
+        return 0 if self.plan(case).image else super().staging(case)
+
+    def _stage_bytes(self, case: Case) -> int:
+        rows, cols, _ = self.tile(case)
+        return (rows + cols) * LINE
 
     def _stages_beside(self, case: Case, panels: int) -> int:
         """Return how many stages a block has room for beside so many panels of each warp."""
-        rows, cols, _ = self.tile(case)
-        stage = (rows + cols) * DEPTH * ELEMENT + 2 * BARRIER
-        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED - 2 * BARRIER
-        warps = 4 * _consumers(str(case.roles))
-        return (room - warps * panels * math.prod(PANEL)) // stage
+        stage = self._stage_bytes(case) + 2 * BARRIER
+        room = LIMITS[90].shared_bytes // self.plan(case).of_an_sm - SHARED_RESERVED - 2 * BARRIER
+        warps = 4 * self.plan(case).consumers
+        return (room - warps * panels * self.panel_lines * LINE) // stage
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return, beside the rest, the barriers by which consumers take turns."""
         buffers = super().shared(case)
-        return buffers | {"barriers": buffers["barriers"] + 2 * BARRIER}
+        found = buffers | {"barriers": buffers["barriers"] + 2 * BARRIER}
+        return {name: nbytes for name, nbytes in found.items() if nbytes}
 
     def programmatic(self, case: Case) -> bool:
         """Return whether it may start while the kernel ahead still runs."""
@@ -149,32 +230,83 @@ class Hopper(ClusterStage):
 
         """
         super().check(case)
-        rows, cols, _ = self.tile(case)
-        role, splits = str(case.roles), int(case.splits)
-        if rows % (INSTRUCTION_ROWS * self.consumers(case)):
-            raise UsageError(f"block {case.block} is too low for two consumers; legal: --set roles=ping-pong")
-        most = _most_sums(role, splits, case.params)
-        if (sums := _sums(rows, cols, role)) > most:
+        plan = self.plan(case)
+        if plan.product[0] % (INSTRUCTION_ROWS * plan.sharing):
+            legal = SINGLE if plan.image else PING_PONG
+            raise UsageError(f"block {case.block} is too low for two consumers; legal: --set roles={legal}")
+        if plan.image:
+            self._check_image(case)
+        if plan.sums > (most := _most_sums(plan, case.params)):
             raise UsageError(
-                f"block {case.block}, {role}: {sums} sums a thread leave too few registers for the rest; "
+                f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the rest; "
                 f"legal: at most {most}, fewer where C is scaled or tiles are split"
             )
-        if splits > self.steps(case):
+        if self.streams(case):
+            self._check_stream(case)
+        if plan.splits > self.steps(case):
             raise UsageError(f"-k {case.k} is {self.steps(case)} steps; legal: at most as many splits")
 
+    def _check_stream(self, case: Case) -> None:
+        rest, clusters, _ = self._rest(case)
+        if int(case.splits) > 1:
+            raise UsageError(f"adding={STREAM_K} splits the last wave alone; legal: --set splits=1")
+        if rest * self.steps(case) < clusters:
+            what = f"{rest} tiles of {self.steps(case)} steps beside whole waves are no shares for {clusters}"
+            raise UsageError(f"adding={STREAM_K}: {what} clusters; legal: --set adding={IN_MEMORY}")
+
+    def _rest(self, case: Case) -> tuple[int, int, int]:
+        """Return the clusters' tiles beside whole waves, the clusters, and the most parts that a tile has."""
+        size = math.prod(self.cluster_tiles(case))
+        clusters = self.grid(case)[0] // size
+        rest = math.prod(self.padded_tiles(case)) // size % clusters
+        return rest, clusters, (clusters - 1) // max(1, rest) + 2
+
+    def _check_image(self, case: Case) -> None:
+        of_cluster = math.prod(self.cluster(case) or (1,))
+        what = f"block {case.block}, adding={case.adding}"
+        if str(case.roles) == PING_PONG:
+            raise UsageError(f"{what}: a block has one tile; legal: --set roles={COOPERATIVE}, {SINGLE}")
+        if self.plan(case).passing > 1:
+            raise UsageError(f"{what}: parts cannot pass through memory; legal: --set adding={IN_CLUSTER}")
+        if of_cluster > LARGEST_CLUSTER:
+            raise UsageError(f"{what}: {of_cluster} blocks in a cluster; legal: at most {LARGEST_CLUSTER}")
+        if self.image_bytes(case) > self.ring(case) * self._stage_bytes(case):
+            raise UsageError(f"{what}: {self.ring(case)} stages do not hold the sums of a tile; legal: more")
+
+    def warp_tile(self, case: Case) -> tuple[int, int]:
+        """Return what a warp has of C: 16 rows of the product."""
+        plan, rows = self.plan(case), INSTRUCTION_ROWS // 4
+        return (plan.rows, rows) if plan.swapped else (rows, plan.cols)
+
     def macros(self, case: Case) -> Macros:
-        """Return all that the kernel must know."""
-        producer, consumer = REGISTERS[case.block]
+        """Return all that the kernel must know; of the product, where it is C transposed."""
+        plan = self.plan(case)
+        producer, consumer = _registers(plan.sums)
+        own = super().macros(case)
+        own |= dict(zip(("EVICT_A", "EVICT_B", "EVICT_C"), POLICIES[str(case.l2)], strict=True))
+        if plan.swapped:
+            for letters in ("A_K B_K", "BM BN", "CLUSTER_M CLUSTER_N", "EVICT_A EVICT_B"):
+                one, other = letters.split()
+                own = {**own, one: own[other], other: own[one]}
         return {
-            **super().macros(case),
+            **own,
+            "SWAPPED": int(plan.swapped),
+            "IMAGE": int(plan.image),
+            "CLUSTER_K": plan.layers,
             "STAGES": self.ring(case),
-            "CONSUMERS": _consumers(str(case.roles)),
+            "CONSUMERS": plan.consumers,
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
-            "PINGPONG": int(str(case.roles) == PING_PONG),
-            "SPLITS": int(case.splits),
+            "PINGPONG": int(plan.role == PING_PONG),
+            "SPLITS": plan.splits // plan.layers,
+            "DEAL": self._deal(case),
             "DEPENDENT": int(self.programmatic(case)),
         }
+
+    def _deal(self, case: Case) -> str:
+        if self.streams(case):
+            return "stream"
+        return "split" if int(case.splits) > self.plan(case).layers else "whole"
 
     def claims(self, case: Case) -> dict[str, int]:
         """Return the products and the copies, and that registers change hands where they must."""
@@ -182,18 +314,21 @@ class Hopper(ClusterStage):
 
     def arguments(self, case: Case) -> tuple[Argument, ...]:
         """Return, beside the rest, what sums of split tiles pass through; where there are none, anything."""
-        scratch = ("partials", "arrived") if int(case.splits) > 1 else ("c", "c")
+        scratch = ("c", "c") if self._deal(case) == "whole" else ("partials", "arrived")
         return (*super().arguments(case), *scratch)
 
     def scratch(self, case: Case) -> tuple[Buffer, ...]:
         """Return what the sums of split tiles pass through, and how many warps have left theirs there."""
-        if int(case.splits) == 1:
+        if self._deal(case) == "whole":
             return ()
         rows, cols, _ = self.tile(case)
-        tiles = math.prod(self.padded_tiles(case))
+        tiles, parts = math.prod(self.padded_tiles(case)), int(case.splits)
+        if self.streams(case):
+            rest, _, parts = self._rest(case)
+            tiles = rest * math.prod(self.cluster_tiles(case))
         arrived = np.zeros(tiles * 4 * self.consumers(case), np.uint32)
         return (
-            Buffer("partials", tiles * int(case.splits) * rows * cols * TYPES[case.acc].nbytes),
+            Buffer("partials", tiles * parts * rows * cols * TYPES[case.acc].nbytes),
             Buffer("arrived", arrived.nbytes, data=arrived),
         )
 
@@ -204,51 +339,43 @@ def _measured(folder: Path) -> dict[str, dict[str, Value]]:
     found = json.loads((folder / "plans.json").read_text(encoding="utf-8"))
     measured: dict[str, dict[str, Value]] = {}
     for shape, text in found["plans"].items():
-        *names, splits = text.split()
-        measured[shape] = dict(zip(PLANNED, [*names, int(splits)], strict=True))
+        *names, splits, adding = text.split()
+        measured[shape] = dict(zip(PLANNED, [*names, int(splits), adding], strict=True))
     return measured
 
 
-def _ways(params: dict[str, Value], given: dict[str, Value]) -> Iterator[tuple[float, dict[str, Value]]]:
+def _ways(params: Mapping[str, Value], given: dict[str, Value]) -> Iterator[tuple[float, dict[str, Value]]]:
     """Yield for each plan that agrees with what was given the cycles that it takes, and its options."""
     m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
+    k = -(-k * TYPES[str(params["dtype"])].nbytes // 2)  # the model's: a byte takes as long, whatever its type
     for plan in plans(TILES, (m, n, k), blocks):
         if plan.role == SINGLE and given.get("roles") != SINGLE:
             continue  # no card has timed it yet: taken where it is asked for
-        values = (f"{plan.rows}x{plan.cols}", plan.role, f"{plan.down}x{plan.across}", plan.splits)
+        block, cluster = f"{plan.rows}x{plan.cols}", f"{plan.down}x{plan.across}"
+        values = (block, plan.role, cluster, plan.splits, plan.adding)
         options: dict[str, Value] = dict(zip(PLANNED, values, strict=True))
         if given.items() <= options.items() and _legal(plan, params):
             yield plan.cycles((m, n, k), blocks), options
 
 
-def _consumers(role: str) -> int:
-    """Return the warpgroups of a block that multiply."""
-    return 1 if role == SINGLE else 2
+def _registers(sums: int) -> tuple[int, int]:
+    """Return those of a thread that copies and of one that multiplies: 384 threads share 168 each."""
+    return (24, 240) if sums >= 160 else (40, 232)
 
 
-def _sharing(role: str) -> int:
-    """Return those of them that multiply a tile together."""
-    return 1 if role == PING_PONG else _consumers(role)
-
-
-def _sums(rows: int, cols: int, role: str) -> int:
-    """Return the registers of a thread that hold sums."""
-    return rows * cols // WARPGROUP // _sharing(role)
-
-
-def _most_sums(role: str, splits: int, params: Mapping[str, Value]) -> int:
+def _most_sums(plan: Plan, params: Mapping[str, Value]) -> int:
     """Return the registers for sums that leave a thread enough for everything else, as compiled.
 
     With one consumer a thread has half as many. To read C takes some, and to add parts beside it more. Where
     tiles are split, ptxas 13.0 also spills some 128 sums in groups of one band, and with consumers that share
     a tile of float32 and parts that 3 divides: 16 to 40 bytes.
     """
-    if role == SINGLE:
+    if plan.role == SINGLE:
         return 64
     scaled = (params["alpha"], params["beta"]) != UNSCALED
-    if splits == 1:
+    if plan.passing == 1:
         return 160 if scaled else 192
-    thirds = splits % 3 == 0 and role == COOPERATIVE and params["out"] == "f32"
+    thirds = plan.splits % 3 == 0 and plan.role == COOPERATIVE and params["out"] == "f32"
     return 96 if scaled or thirds or params["group"] == 1 else 192
 
 
@@ -256,19 +383,21 @@ def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:
     """Say whether what each block of a cluster copies are whole boxes, and sums leave enough registers."""
     layout = str(params["layout"])
     shares = ((plan.rows // plan.across, layout[0] == "t"), (plan.cols // plan.down, layout[1] == "n"))
-    if _sums(plan.rows, plan.cols, plan.role) > _most_sums(plan.role, plan.splits, params):
+    if plan.sums > _most_sums(plan, params) or (plan.image and (plan.role == PING_PONG or plan.passing > 1)):
         return False
     return all(
-        lines <= LARGEST_BOX and (along_k or lines % INSTRUCTION_ROWS == 0) for lines, along_k in shares
+        lines <= LARGEST_BOX and lines % (SWIZZLED_LINES if along_k else INSTRUCTION_ROWS) == 0
+        for lines, along_k in shares
     )
 
 
 def _tiles() -> Iterator[tuple[int, int, str]]:
     """Yield rows and columns of each block, and each role that its consumers can have."""
-    for block, role in product(REGISTERS, ROLES):
+    for block, role in product(BLOCKS, ROLES):
         rows, cols = sizes(block, parts=2, what="block")
-        fits = _sums(rows, cols, role) <= _most_sums(role, 1, {"alpha": 1.0, "beta": 0.0})
-        if fits and rows // _sharing(role) >= INSTRUCTION_ROWS:
+        plan = Plan(rows, cols, role, down=1, across=1, splits=1)
+        fits = plan.sums <= _most_sums(plan, {"alpha": 1.0, "beta": 0.0})
+        if fits and plan.product[0] % (plan.sharing * INSTRUCTION_ROWS) == 0:
             yield rows, cols, role
 
 

@@ -10,7 +10,11 @@
 // (The bank model says 128 wavefronts, 112 of them conflicts, for the four ldmatrix.x4 of 16x64; ncu counted
 // the same on an H200, 2026-11-29.) A step of this kernel then takes 8 warps x 32 ldmatrix x 32 = 8192 cycles
 // of the shared-memory port for 1024 HMMA. So this rung is slower than wmma-warptile, whose lines are padded:
-// it is here to show what unpadded lines cost, by a change of one line of code in each of the next two.
+// it begins a branch of its own, of kernels that say themselves where each byte lies, and shows what unpadded
+// lines cost, by a change of one line of code in each of the next two.
+//
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): 95, 96 and 99
+// TFLOP/s at 2048, 4096 and 8192 cubed.
 //
 // What the next rung changes (mma-padded): lines get 16 bytes more, and start in different banks.
 //
@@ -18,6 +22,7 @@
 // that lines of A and B start at multiples of 16 bytes; 0: any k), KERNEL (the name).
 
 #include <ptxlab/gemm_edges.cuh>
+#include <ptxlab/gemm_fragments.cuh>
 #include <ptxlab/ldmatrix.cuh>
 #include <ptxlab/mma_m16n8k16.cuh>
 
@@ -143,14 +148,6 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
         __syncthreads();          // the next tiles are there, and these have been read
     }
 
-    // A lane holds two neighbouring sums of one row, and two 8 rows below.
     const ptxlab::TileTarget<OUT> target(c, m, n, row + warp_row, col + warp_col, alpha, beta);
-#pragma unroll
-    for (int i = 0; i < TILES_M; ++i) {
-#pragma unroll
-        for (int j = 0; j < TILES_N; ++j) {
-            target.write<2>(&sums[i][j][0], 16 * i + lane / 4, 8 * j + lane % 4 * 2);
-            target.write<2>(&sums[i][j][2], 16 * i + lane / 4 + 8, 8 * j + lane % 4 * 2);
-        }
-    }
+    ptxlab::write_fragments(sums, target);
 }

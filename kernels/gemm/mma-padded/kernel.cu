@@ -11,12 +11,16 @@
 // 108 KB of this block. Here that is free, for the registers of one block fill an SM; where shared memory
 // decides how many stages or blocks fit it is not, and TMA and wgmma know no padding at all.
 //
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): 284, 325 and 340
+// TFLOP/s at 2048, 4096 and 8192 cubed.
+//
 // What the next rung changes (mma-swizzle): no conflicts, and no padding either.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), ALIGNED (1: k is a multiple of 8, so
 // that lines of A and B start at multiples of 16 bytes; 0: any k), KERNEL (the name).
 
 #include <ptxlab/gemm_edges.cuh>
+#include <ptxlab/gemm_fragments.cuh>
 #include <ptxlab/ldmatrix.cuh>
 #include <ptxlab/mma_m16n8k16.cuh>
 
@@ -142,14 +146,6 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
         __syncthreads();          // the next tiles are there, and these have been read
     }
 
-    // A lane holds two neighbouring sums of one row, and two 8 rows below.
     const ptxlab::TileTarget<OUT> target(c, m, n, row + warp_row, col + warp_col, alpha, beta);
-#pragma unroll
-    for (int i = 0; i < TILES_M; ++i) {
-#pragma unroll
-        for (int j = 0; j < TILES_N; ++j) {
-            target.write<2>(&sums[i][j][0], 16 * i + lane / 4, 8 * j + lane % 4 * 2);
-            target.write<2>(&sums[i][j][2], 16 * i + lane / 4 + 8, 8 * j + lane % 4 * 2);
-        }
-    }
+    ptxlab::write_fragments(sums, target);
 }

@@ -1,29 +1,36 @@
-// persistent: warp-specialized blocks that stay, and take one tile of C after the other. C = alpha A x B + beta
-// C, C row-major.
+// persistent: warp-specialized blocks that stay, and take one tile of C after the other. C = alpha A x B +
+// beta C, C row-major.
 //
-// Idea: there are as many blocks as SMs. While the consumers write the sums of a tile, the producer is already
-// filling the stages with the next one, and no block has to start. The ring does not know of tiles: its turns
-// go on from one to the next. And the consumers do not wait until C is written: a warp lays a panel of its sums
-// into shared memory, TMA writes it, and the warp goes on (gemm_store.cuh). Which tile comes next is a choice:
+// Idea: there are as many blocks as SMs. While the consumers write the sums of a tile, the producer is
+// already filling the stages with the next one, and no block has to start. The ring does not know of tiles:
+// its turns go on from one to the next. And the consumers do not wait until C is written: a warp lays a panel
+// of its sums into shared memory, TMA writes it, and the warp goes on (gemm_store.cuh). Which tile comes next
+// is a choice:
 //   SCHEDULE 0  static: the tiles gridDim.x apart, which both sides count for themselves,
-//   SCHEDULE 1  counter: the producer draws a number, and hands it to the consumers through a queue; SMs that are
-//               faster get more tiles,
-// and where the tile of that number lies is ORDER: 0 row by row, 1 groups of GROUP tile rows, 2 the same there and
-// back, 3 from a list that the host made.
+//   SCHEDULE 1  counter: the producer draws a number, and hands it to the consumers through a queue; SMs that
+//               are faster get more tiles,
+// and where the tile of that number lies is ORDER: 0 row by row, 1 groups of GROUP tile rows, 2 the same
+// there and back, 3 from a list that the host made.
 //
-// What limits it: both consumers end a tile at the same time, and while they lay its sums into panels the tensor
-// cores wait; and each of 132 blocks asks the L2 for its own tiles, although neighbours need the same ones.
+// What limits it: both consumers end a tile at the same time, and while they lay its sums into panels the
+// tensor cores wait; and each of 132 blocks asks the L2 for its own tiles, although neighbours need the same
+// ones.
 //
-// Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
-// 0.98 at 2048^3, 1.00 at 4096^3, 1.02 at 8192^3. Of what it gains at 4096^3, 0.12, nearly all comes from the way out
-// of C: the same kernel that wrote C from registers reached 0.89. The order of the tiles changed little (rows 0.87,
-// grouped there and back 0.89, Hilbert 0.85 at 4096^3, with C from registers), and so did the counter (0.88).
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
+// and 8192^3 641, 698 and 710 TFLOP/s; 94, 95 and 96 % of the faster library; 79, 91 and 92 % of the ceiling
+// of wgmma; over warp-specialized +22.2, +13.9 and +6.5 %.
+//
+// The longer k, the less there is to gain at the ends of tiles. Most of it comes from the way out of C: the
+// same kernel that wrote C from registers had a ninth less at 4096^3. The order of the tiles changed little
+// (by row and along the Hilbert curve 2 and 4 % less than there and back, C from registers), and so did the
+// counter (1 % less).
 //
 // What the next rung changes (cluster): two blocks share the tile of B, which one copy brings to both.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is
-// contiguous in k, 0: in m or n), BM BN (the block's tile, 64 rows a consumer), STAGES, BUFFERS (panels of a warp), SCALED (0: alpha is
-// 1 and beta 0), SCHEDULE, ORDER, GROUP, PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
+// contiguous in k, 0: in m or n), BM BN (the block's tile, 64 rows a consumer), STAGES, BUFFERS (panels of a
+// warp), SCALED (0: alpha is 1 and beta 0), SCHEDULE, ORDER, GROUP, PRODUCER_REGISTERS, CONSUMER_REGISTERS,
+// KERNEL.
 
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_edges.cuh>
@@ -35,7 +42,7 @@
 
 namespace {
 
-constexpr int BK = ptxlab::TILE_DEPTH;
+constexpr int BK = ptxlab::TILE_DEPTH<TYPE>;
 constexpr int CONSUMERS = BM / 64;  // warpgroups; the producer comes first
 constexpr int CONSUMING_WARPS = 4 * CONSUMERS;
 using TileA = ptxlab::OperandTile<BM, A_K>;
@@ -79,7 +86,8 @@ struct Draw {
             drawn += gridDim.x;
         } else {
             tiles.queue.wait_empty(turn);
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(tiles.numbers + 4 * turn.stage), "r"(index) : "memory");
+            const unsigned place = tiles.numbers + 4 * turn.stage;
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(place), "r"(index) : "memory");
             ptxlab::mbarrier_arrive(tiles.queue.full(turn.stage));
             turn.advance();
             drawn = gridDim.x + atomicAdd(&tiles.counter[0], 1u);  // comes while this tile is copied
@@ -109,7 +117,8 @@ struct Take {
             counted += gridDim.x;
         } else {
             tiles.queue.wait_full(turn);
-            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(index) : "r"(tiles.numbers + 4 * turn.stage) : "memory");
+            const unsigned place = tiles.numbers + 4 * turn.stage;
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(index) : "r"(place) : "memory");
             __syncwarp();  // all lanes have it
             if (threadIdx.x % 32 == 0) ptxlab::mbarrier_arrive(tiles.queue.empty(turn.stage));
             turn.advance();
@@ -119,8 +128,8 @@ struct Take {
 };
 
 // One thread fills stage after stage, tile after tile.
-__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring, unsigned shared,
-                                        const Tiles& tiles, int steps)
+__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring,
+                                        unsigned shared, const Tiles& tiles, int steps)
 {
     Turn turn;
     Draw draw;
@@ -164,15 +173,17 @@ __device__ __forceinline__ void multiply(unsigned (&sums)[1][1][BN / 2], const R
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
-KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap to,
-       const OUT* c, int m, int n, int k, float alpha, float beta, const int* listed, unsigned* counter)
+KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+       const __grid_constant__ TensorMap to, const OUT* c, int m, int n, int k, float alpha, float beta,
+       const int* listed, unsigned* counter)
 {
     extern __shared__ __align__(1024) unsigned char memory[];  // the swizzle is one of absolute addresses
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
     const unsigned panels = shared + STAGES * STAGE;
     const Ring ring(panels + CONSUMING_WARPS * Store::BYTES);
     const Queue queue(ring.barriers + Ring::BYTES);
-    const Tiles tiles{(m - 1) / BM + 1, (n - 1) / BN + 1, listed, counter, queue, queue.barriers + Queue::BYTES};
+    const unsigned numbers = queue.barriers + Queue::BYTES;
+    const Tiles tiles{(m - 1) / BM + 1, (n - 1) / BN + 1, listed, counter, queue, numbers};
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // alike in the warp, and known to be
     const int steps = (k - 1) / BK + 1;
 

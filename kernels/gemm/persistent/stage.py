@@ -1,14 +1,11 @@
 """warp-specialized blocks that stay on their SM, and take one tile of C after the other.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 641, 698 and 710
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 667 and 675 with f16 at 4096 and 8192. Over warp-specialized
-that is +22, +14 and +6 %, +14 and +7 %. The longer k, the less there is to gain at the ends of tiles. The
-tensor cores are used to 79, 92 and 92 % of the ceiling of wgmma.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +13,7 @@ from numpy.typing import NDArray
 from ptxlab.device.job import Argument, Buffer, Dim3
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option
+from ptxlab.experiments.gemm.pipeline import TILE, Act, Barrier, Pipeline
 from ptxlab.experiments.gemm.wgmma import BARRIER, StoringStage
 
 REGISTERS = (40, 232)
@@ -41,6 +39,24 @@ class Persistent(StoringStage):
     def ring(self, case: Case) -> int:
         """Return what was chosen."""
         return int(case.stages)
+
+    def pipeline(self, case: Case) -> Pipeline:
+        """Return, where tiles are drawn, also by what their numbers get to the consumers."""
+        line = super().pipeline(case)
+        if case.schedule != "counter":
+            return line
+        producer, *consumers = line.roles
+        taking = (Act("wait", "numbers"), Act("arrive", "taken", 0, 4))
+        roles = (
+            replace(producer, begin=(Act("wait", "taken"), Act("arrive", "numbers"))),
+            *(replace(role, begin=taking) for role in consumers),
+        )
+        warps = self.math_warps(case)
+        barriers = (
+            Barrier("numbers", QUEUE, 1, 0, TILE, "the number of a tile is there"),
+            Barrier("taken", QUEUE, warps, QUEUE, TILE, "all warps have taken it"),
+        )
+        return replace(line, roles=roles, barriers=(*line.barriers, *barriers))
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return the stages, the barriers, and the queue of drawn tiles with its own."""

@@ -1,12 +1,6 @@
 """wgmma-pipelined with warps of their own for the copies: a producer and two consumers.
 
 kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 526, 612 and 688
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 588 and 636 with f16 at 4096 and 8192. It gains nothing over
-wgmma-pipelined: -1.4 % at 2048, and from 4096 on nothing that can be told (-0.2 and +0.3 %, -0.8 and 0.0 %):
-four stages already keep the tensor cores busy there. It is here for what it makes possible, a producer that
-runs ahead into the next tile. The tensor cores are used to 64, 80 and 90 % of the ceiling of wgmma.
 """
 
 from __future__ import annotations

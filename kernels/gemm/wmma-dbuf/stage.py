@@ -44,6 +44,11 @@ class WmmaDbuf(TiledStage):
         del case
         return FRAGMENT, FRAGMENT
 
+    def ring(self, case: Case) -> int:
+        """Return two places."""
+        del case
+        return 2
+
     def shared(self, case: Case) -> dict[str, int]:
         """Return two places for the tiles of A and of B, and the tile of C, one fragment a warp."""
         rows, cols, depth = TILE

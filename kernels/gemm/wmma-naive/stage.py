@@ -1,10 +1,6 @@
 """One warp per 16x16 tile of C, operands straight from global memory through nvcuda::wmma.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 28, 28 and 29
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 28 and 29 with f16 at 4096 and 8192: 4 % of the faster
-library. At 8192 that is 92 % of what the banks of the L1 permit, which is the limit that is predicted.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations
@@ -14,6 +10,7 @@ from typing import ClassVar
 
 from ptxlab.experiments.base import Case, Macros
 from ptxlab.experiments.gemm import TYPES, GemmStage, Problem
+from ptxlab.experiments.gemm.pipeline import Pipeline, pipeline_of, taking_turns
 
 TILE = 16
 PIECES = 8  # of 16 bytes, each from another line of the matrix: what one load instruction gathers
@@ -35,6 +32,11 @@ class WmmaNaive(GemmStage):
         """Return the tile of a block, which is one warp: what wmma multiplies at once."""
         del case
         return TILE, TILE, TILE
+
+    def pipeline(self, case: Case) -> Pipeline:
+        """Return what the warp does with its one set of registers."""
+        parties = taking_turns("warp", self.threads(case), stages=1, ahead=0)
+        return pipeline_of(self, case, 1, parties, ("ld.global", "mma.sync", "st.global"))
 
     def threads(self, case: Case) -> int:
         """Return one warp."""

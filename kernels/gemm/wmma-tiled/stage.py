@@ -1,14 +1,6 @@
 """A block of 16 warps brings tiles to shared memory, for 64x64 of C; nvcuda::wmma multiplies 16x16.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 82, 88 and 91
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 105 and 106 with f16 at 4096 and 8192. Over wmma-naive that
-is +194, +212 and +214 %, +270 and +265 %. The shared-memory port, the limit that is predicted, would permit
-200: it is busy half of the time at most. What holds this rung is that copy and products take turns, which no
-rate tells. bf16 is slower than f16: its fragments come as 16 loads of 4 bytes a lane instead of 4
-ldmatrix.x4, which are 47 instructions a step instead of 35, and 36 registers instead of 32, which leave room
-for three blocks of an SM instead of four (NVRTC 13.0).
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

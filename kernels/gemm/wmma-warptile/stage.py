@@ -15,7 +15,15 @@ from __future__ import annotations
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option, sizes
 from ptxlab.experiments.gemm import TYPES
-from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, TiledStage, padded_elements, wmma_macros
+from ptxlab.experiments.gemm.tiled import (
+    CHUNK,
+    ELEMENT,
+    FRAGMENT,
+    PAST_REGISTERS,
+    TiledStage,
+    padded_elements,
+    wmma_macros,
+)
 
 MOST_WARPS = 16  # more would leave a thread fewer registers than these tiles need
 DEEPEST = 64
@@ -26,6 +34,7 @@ class WmmaWarptile(TiledStage):
 
     below = "wmma-dbuf"
     ceiling = "mma-sync"
+    copies = PAST_REGISTERS
 
     block = option("128x128", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
     warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
@@ -41,6 +50,10 @@ class WmmaWarptile(TiledStage):
         """Return what was chosen."""
         rows, cols = sizes(case.warp, parts=2, what="warp")
         return rows, cols
+
+    def ring(self, case: Case) -> int:
+        """Return what was chosen."""
+        return int(case.stages)
 
     def check(self, case: Case) -> None:
         """Refuse what does not fit into registers, and tiles that are no chunk for each thread.

@@ -1,6 +1,7 @@
-// Blocks of a cluster that compute neighbouring tiles of C, ROWS x COLS of them, and share what they copy: those
-// in one row of the cluster need the same tile of A, those in one column the same tile of B. Each copies its
-// part of the tile into all of them at once.
+// Blocks of a cluster that compute neighbouring tiles of C, ROWS x COLS of them, and share what they copy:
+// those in one row of the cluster need the same tile of A, those in one column the same tile of B. Each
+// copies its part of the tile into all of them at once. A cluster can be DEEP layers of such blocks, each
+// with a part of k.
 #pragma once
 
 #include <ptxlab/cluster.cuh>
@@ -18,39 +19,48 @@ __device__ __forceinline__ void arrive_in_cluster(unsigned barrier, unsigned blo
                  : "memory");
 }
 
-template <int ROWS, int COLS>
+template <int ROWS, int COLS, int DEEP = 1>
 struct ClusterPlace {
-    static constexpr int BLOCKS = ROWS * COLS;
+    static constexpr int DOWN = ROWS, ACROSS = COLS, PARTS = DEEP;
+    static constexpr int TILES = ROWS * COLS, BLOCKS = TILES * PARTS;
     static constexpr int NEIGHBOURS = ROWS + COLS - 1;  // in its row or column, itself among them
-    int row, col;
+    int row, col, part;
 
     __device__ __forceinline__ ClusterPlace()
     {
         const int rank = BLOCKS == 1 ? 0 : cluster_rank();
-        row = rank / COLS;
+        part = rank / TILES;
+        row = rank % TILES / COLS;
         col = rank % COLS;
     }
 
     // A bit for each block in its row, which share a tile of A; and in its column, which share one of B.
-    __device__ __forceinline__ unsigned short row_mask() const { return ((1 << COLS) - 1) << row * COLS; }
+    __device__ __forceinline__ unsigned short row_mask() const
+    {
+        return ((1 << COLS) - 1) << row * COLS + part * TILES;
+    }
     __device__ __forceinline__ unsigned short col_mask() const
     {
-        constexpr int column = ((1 << BLOCKS) - 1) / ((1 << COLS) - 1);  // bits COLS apart
-        return column << col;
+        constexpr int column = ((1 << TILES) - 1) / ((1 << COLS) - 1);  // bits COLS apart
+        return column << col + part * TILES;
     }
+
+    // Which of the cluster's tiles the block has; and the rank of the one that has another part of it.
+    __device__ __forceinline__ int tile() const { return row * COLS + col; }
+    __device__ __forceinline__ int rank_of_part(int other) const { return other * TILES + tile(); }
 
     // Lanes of a warp say that it has read a stage, to each block that copies into it: one lane a block.
     __device__ __forceinline__ void release(unsigned empty, int lane) const
     {
-        if constexpr (BLOCKS == 1) {
+        if constexpr (TILES == 1) {
             if (lane == 0) mbarrier_arrive(empty);
-        } else if (lane < BLOCKS && (lane / COLS == row || lane % COLS == col)) {
-            arrive_in_cluster(empty, lane);
+        } else if (lane < TILES && (lane / COLS == row || lane % COLS == col)) {
+            arrive_in_cluster(empty, part * TILES + lane);
         }
     }
 
-    // All threads of the cluster meet, or of the block that stands alone. Nothing that they wrote is handed over;
-    // what was initialised before is, by mbarrier_init_fence().
+    // All threads of the cluster meet, or of the block that stands alone. Nothing that they wrote is handed
+    // over; what was initialised before is, by mbarrier_init_fence().
     static __device__ __forceinline__ void meet()
     {
         if constexpr (BLOCKS == 1) {

@@ -3,8 +3,46 @@
 #pragma once
 
 #include <ptxlab/gemm_edges.cuh>
+#include <ptxlab/gemm_types.cuh>
 
 namespace ptxlab {
+
+// Sums of integers are integers, and those of all others float32.
+template <typename T>
+constexpr bool is_integer = false;
+template <>
+constexpr bool is_integer<S8> = true;
+template <>
+constexpr bool is_integer<int> = true;
+
+// The sum of two sums of products of T.
+template <typename T>
+__device__ __forceinline__ unsigned added(unsigned x, unsigned y)
+{
+    if constexpr (is_integer<T>) return x + y;
+    else return __float_as_uint(__uint_as_float(x) + __uint_as_float(y));
+}
+
+// How C passes through registers and shared memory. What stays an integer is 32 bits that are moved as they are.
+template <typename Out>
+struct Passing {
+    using Type = Out;
+};
+template <>
+struct Passing<int> {
+    using Type = float;
+};
+
+// Makes integers float32 where C is not to hold integers.
+template <typename T, typename Out, int I, int J, int K>
+__device__ __forceinline__ void convert_sums(unsigned (&sums)[I][J][K])
+{
+    if constexpr (is_integer<T> && !is_integer<Out>) {
+        unsigned* const flat = &sums[0][0][0];
+#pragma unroll
+        for (int i = 0; i < I * J * K; ++i) flat[i] = __float_as_uint(__int2float_rn(flat[i]));
+    }
+}
 
 // The two sums of a pair: half 1 is 8 rows below half 0.
 template <int N>

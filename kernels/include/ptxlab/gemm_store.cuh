@@ -3,9 +3,10 @@
 // bank; TMA takes the swizzle out again, and leaves out what lies outside of C.
 #pragma once
 
-#include <ptxlab/gemm_output.cuh>
+#include <ptxlab/gemm_epilogue.cuh>
 #include <ptxlab/stmatrix.cuh>
-#include <ptxlab/tma.cuh>
+#include <ptxlab/tma_policy.cuh>
+#include <ptxlab/wgmma.cuh>
 
 namespace ptxlab {
 
@@ -23,63 +24,37 @@ __device__ __forceinline__ unsigned packed(float2 pair, __nv_bfloat16)
     return *reinterpret_cast<const unsigned*>(&both);
 }
 
-// Two neighbours of C, at an even place.
-__device__ __forceinline__ float2 load_pair(const half* from)
-{
-    return __half22float2(*reinterpret_cast<const half2*>(from));
-}
-__device__ __forceinline__ float2 load_pair(const __nv_bfloat16* from)
-{
-    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from));
-}
-__device__ __forceinline__ float2 load_pair(const float* from) { return *reinterpret_cast<const float2*>(from); }
-
-// Sums on their way to C, which is read only where SCALED says that factors are not 1 and 0, and beta is not 0.
-template <typename Out, bool SCALED>
-struct Scaling {
-    const Out* c;
-    int m, n;
-    float alpha, beta;
-
-    // The pair that belongs to (row, col) and its right neighbour; rows of C are even.
-    __device__ __forceinline__ float2 operator()(float2 pair, int row, int col) const
-    {
-        if constexpr (SCALED) {
-            pair.x *= alpha, pair.y *= alpha;
-            if (beta != 0.0f && row < m && col < n) {
-                const float2 before = load_pair(c + static_cast<size_t>(row) * n + col);
-                pair.x += beta * before.x, pair.y += beta * before.y;
-            }
-        }
-        return pair;
-    }
-};
-
-template <typename Out, bool SCALED, int BUFFERS>
+template <typename Out, bool SCALED, int BUFFERS, bool BIAS = false, Activation ACTIVATION = Activation::none,
+          Evict EVICT = Evict::normal>
 struct PanelStore {
+    using OnTheWay = Epilogue<Out, SCALED, BIAS, ACTIVATION>;
     static constexpr int COLS = 128 / sizeof(Out);  // of a panel
     static constexpr int BYTES = BUFFERS * PANEL_BYTES;
     unsigned shared;  // of this warp's buffers, a multiple of 1024
-    Scaling<Out, SCALED> scaling;
+    OnTheWay epilogue;
+    using Biases = typename OnTheWay::Two[COLS / 8];  // of a lane's columns of a panel
     int buffer = 0;
 
     // Starts the store of a warp's 16 rows of PARTS products of 64 x N side by side; (row, col) is the first.
     template <int N, int PARTS>
-    __device__ __forceinline__ void store(const TensorMap& map, const unsigned (&d)[PARTS][N / 2], int row, int col)
+    __device__ __forceinline__ void store(const TensorMap& map, const unsigned (&d)[PARTS][N / 2], int row,
+                                          int col)
     {
         static_assert(N * PARTS % COLS == 0, "whole panels");
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int panel = 0; panel < N * PARTS / COLS; ++panel) {
             const unsigned place = shared + buffer * PANEL_BYTES;
+            Biases biases = {};
+            epilogue.fetch(biases, col + panel * COLS + lane % 4 * 2);
             if (lane == 0) tma_wait<BUFFERS - 1, true>();  // what lay there before has been read
             __syncwarp();
-            lay<N, PARTS>(place, d, panel, row, col);
+            lay<N, PARTS>(place, d, biases, panel, row, col);
             fence_proxy_async();  // each lane's own writes, before the lane that has TMA read them
             __syncwarp();
             if (lane == 0) {
-                if (row < scaling.m && col + panel * COLS < scaling.n)
-                    tma_store<2>(map, {col + panel * COLS, row, 0, 0, 0}, place);
+                if (row < epilogue.m && col + panel * COLS < epilogue.n)
+                    tma_store(map, col + panel * COLS, row, place, CachePolicy<EVICT>());
                 tma_commit();  // an empty group too: the groups are counted
             }
             buffer = buffer + 1 == BUFFERS ? 0 : buffer + 1;
@@ -94,13 +69,15 @@ struct PanelStore {
 
 private:
     template <int N, int PARTS>
-    __device__ __forceinline__ void lay(unsigned place, const unsigned (&d)[PARTS][N / 2], int panel, int row,
-                                        int col) const
+    __device__ __forceinline__ void lay(unsigned place, const unsigned (&d)[PARTS][N / 2],
+                                        const Biases& biases, int panel, int row, int col) const
     {
         constexpr int WIDTH = N / 8;  // of a part, in columns of 8
-        const int lane = threadIdx.x % 32;
-        const auto pair = [&](int j, int half) {
-            return scaling(pair_of_sums(d[j / WIDTH], j % WIDTH, half), row + lane / 4 + 8 * half, col + 8 * j + lane % 4 * 2);
+        const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_col = col + lane % 4 * 2;
+        const auto pair = [&](int i, int half) {
+            const int j = panel * COLS / 8 + i;
+            const float2 sums = pair_of_sums(d[j / WIDTH], j % WIDTH, half);
+            return epilogue(sums, first_row + 8 * half, first_col + 8 * j, biases[i]);
         };
         if constexpr (sizeof(Out) == 2) {
             // Matrices of an stmatrix.x4: rows 0-7 and 8-15 of 8 columns, then of the next 8. Lanes 0-15 have
@@ -108,9 +85,8 @@ private:
             const unsigned line = place + lane % 16 * 128;
 #pragma unroll
             for (int j = 0; j < COLS / 8; j += 2) {
-                const int first = panel * COLS / 8 + j;
-                const unsigned r[4] = {packed(pair(first, 0), Out()), packed(pair(first, 1), Out()),
-                                       packed(pair(first + 1, 0), Out()), packed(pair(first + 1, 1), Out())};
+                const unsigned r[4] = {packed(pair(j, 0), Out()), packed(pair(j, 1), Out()),
+                                       packed(pair(j + 1, 0), Out()), packed(pair(j + 1, 1), Out())};
                 stmatrix<StMatrix::m8n8, false, 4>(line + ((j + lane / 16) ^ lane % 8) * 16, r);
             }
         } else {
@@ -118,10 +94,12 @@ private:
             for (int half = 0; half < 2; ++half) {
 #pragma unroll
                 for (int j = 0; j < COLS / 8; ++j) {
-                    const float2 both = pair(panel * COLS / 8 + j, half);
+                    const float2 both = pair(j, half);
                     const int chunk = 2 * j + lane % 4 / 2;
-                    const unsigned at = place + (lane / 4 + 8 * half) * 128 + (chunk ^ lane / 4) * 16 + lane % 2 * 8;
-                    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(both.x), "f"(both.y) : "memory");
+                    const unsigned line = place + (lane / 4 + 8 * half) * 128;
+                    asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
+                                 ::"r"(line + (chunk ^ lane / 4) * 16 + lane % 2 * 8), "f"(both.x), "f"(both.y)
+                                 : "memory");
                 }
             }
         }

@@ -44,7 +44,7 @@ def _listed(entry: Entry) -> dict[str, Any]:
         options = stage.options()
         row["below"] = stage.below
         row["types"] = {name: list(options[name].choices) for name in TYPE_OPTIONS}
-        row["oldest_arch"] = f"sm_{stage.oldest}"
+        row["oldest_arch"] = stage.only or f"sm_{stage.oldest}"
         row["recorded"] = recorded(stage)
     except PtxlabError as error:
         row["problem"] = error.message

@@ -14,11 +14,13 @@ import numpy as np
 
 from ptxlab.bench import stats
 from ptxlab.device.job import Array, Buffer, DeviceInfo, JobResult, Launch, Samples
-from ptxlab.errors import MissingError, PtxlabError
+from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Experiment, option
+from ptxlab.experiments.gemm.problem import TYPES
 from ptxlab.experiments.registry import ceiling_entries, find_ceiling
 from ptxlab.experiments.unit import build_unit, kernel_name
+from ptxlab.isa.numbers import encode
 from ptxlab.toolchain.arch import base_number
 
 SEED = 1
@@ -36,7 +38,7 @@ class Ceiling(Experiment):
         only: the one architecture that has it, or "" for all from ``oldest`` on.
         threads: of a block.
         rounds: of a launch; it should last about a millisecond, so that its start does not count.
-        elements: of the data, which are of ``dtype``.
+        nbytes: of the data, which are of ``dtype``.
         shared_bytes: dynamic shared memory of a block.
 
     """
@@ -47,7 +49,7 @@ class Ceiling(Experiment):
     only: ClassVar[str] = ""
     threads: ClassVar[int]
     rounds: ClassVar[int]
-    elements: ClassVar[int]
+    nbytes: ClassVar[int]
     shared_bytes: ClassVar[int] = 0
 
     def check(self, case: Case) -> None:
@@ -86,10 +88,9 @@ class Loop:
     @property
     def data(self) -> Array:
         """The bits of its random elements."""
-        values = np.random.default_rng(SEED).standard_normal(self.ceiling.elements).astype(np.float32)
-        if self.case.dtype == "bf16":
-            return (values.view(np.uint32) >> 16).astype(np.uint16)
-        return values.astype(np.float16).view(np.uint16)
+        kind = TYPES[self.case.dtype]
+        values = kind.spread * np.random.default_rng(SEED).standard_normal(self.ceiling.nbytes // kind.nbytes)
+        return encode(kind.rounded(values), self.case.dtype).astype(f"<u{kind.nbytes}")
 
     def buffers(self) -> tuple[Buffer, ...]:
         """Return its buffers."""
@@ -118,7 +119,7 @@ class Loop:
         """Return what it reached, as JSON.
 
         ``flop_per_clock_and_sm`` and ``sm_mhz`` are those of its last launch, read in the kernel: the first
-        does not depend on the clock.
+        does not depend on the clock. ``clock_mhz`` is NVML's.
 
         Raises:
             PtxlabError: its sums are not finite numbers, so it did something else.
@@ -155,7 +156,7 @@ def loops(dtype: str, device: DeviceInfo) -> tuple[list[Loop], list[tuple[str, s
         ceiling = find_ceiling(entry.name)
         try:
             case = ceiling.case(device.arch, dtype=dtype)
-        except MissingError as error:
+        except (MissingError, UsageError) as error:
             missing.append((f"ceiling {entry.name}", error.message))
             continue
         ready.append(Loop(ceiling, case, device, build_unit(ceiling, [case], case.arch).cubin))

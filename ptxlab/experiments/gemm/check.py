@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ptxlab.assets import include_folder, kernels_folder
 from ptxlab.device.job import Buffer, JobResult, Launch
 from ptxlab.experiments.base import Macros
-from ptxlab.experiments.gemm.bound import Bound, bound
+from ptxlab.experiments.gemm.bound import HARDWARE_TANH, Bound, bound
 from ptxlab.experiments.gemm.problem import TYPES, Matrix, Problem
-from ptxlab.experiments.gemm.reference import INTEGER_INITS, MATRICES, Comparison, Element, stream
+from ptxlab.experiments.gemm.reference import INTEGER_INITS, MATRICES, TILE, Comparison, Element, stream
 from ptxlab.experiments.unit import unit_source
 from ptxlab.toolchain.build import build_cuda
 
@@ -25,10 +25,10 @@ FILL, FILL_OUT, COMPARE = "fill", "fill_out", "compare"
 BEFORE = "c.before"
 """The buffer that holds what C held before, where beta is not zero."""
 
-INPUTS = ("a", "b", BEFORE)
+BIAS = "bias"
+"""The buffer that holds the bias, where there is one."""
 
-TILE = 64
-"""Rows and columns of C that one block of the check recomputes (kernels/check/compare.cu)."""
+INPUTS = ("a", "b", BEFORE, BIAS)
 
 THREADS = 256
 FILL_BLOCKS = 4096
@@ -60,7 +60,17 @@ class Check:
     def bound(self) -> Bound:
         """How far an element may be from the exact one."""
         p = self.problem
-        return bound(p.k, p.acc, integers=self.init in INTEGER_INITS, alpha=p.alpha, beta=p.beta)
+        return bound(
+            p.k,
+            p.acc,
+            integers=self.init in INTEGER_INITS,
+            alpha=p.alpha,
+            beta=p.beta,
+            bias=p.bias,
+            activation=p.activation,
+            dtype=p.dtype,
+            promoted=p.promoted,
+        )
 
     def modules(self, arch: str) -> dict[str, bytes]:
         """Compile the check's kernels and return their cubins.
@@ -71,28 +81,35 @@ class Check:
         """
         types = {name: TYPES[getattr(self.problem, name)].cuda for name in ("dtype", "acc", "out")}
         compare: Macros = {"TYPE": types["dtype"], "ACCUMULATE": types["acc"], "OUT": types["out"]}
-        fill: Macros = {"TYPE": types["dtype"], "INIT": self.init}
-        modules = {FILL: _cubin(FILL, fill, arch), COMPARE: _cubin(COMPARE, compare, arch)}
-        if self.problem.beta:
-            modules[FILL_OUT] = _cubin(FILL, {"TYPE": types["out"], "INIT": self.init}, arch)
+        compare |= {"BIAS": int(self.problem.bias), "ACTIVATION": self.problem.activation}
+        modules = {FILL: self._fill_of(self.problem.dtype, arch), COMPARE: _cubin(COMPARE, compare, arch)}
+        if self.problem.beta or self.problem.bias:
+            modules[FILL_OUT] = self._fill_of(self.problem.out, arch)
         return modules
+
+    def _fill_of(self, dtype: str, arch: str) -> bytes:
+        """Compile the kernel that fills matrices of a type."""
+        kind = TYPES[dtype]
+        return _cubin(FILL, {"TYPE": kind.cuda, "INIT": self.init, "SPREAD": str(kind.spread)}, arch)
 
     def inputs(self) -> tuple[Buffer, ...]:
         """Return the buffers of the inputs, and of the number of infinite elements in them."""
         before = (Buffer(BEFORE, self.problem.c.nbytes),) if self.problem.beta else ()
+        bias = (Buffer(BIAS, self.problem.bias_row.nbytes),) if self.problem.bias else ()
         return (
             Buffer("a", self.problem.a.nbytes),
             Buffer("b", self.problem.b.nbytes),
-            *before,
+            *(*before, *bias),
             Buffer("infinite_inputs", 8, data=np.zeros(1, np.uint64), download=True),
             Buffer("infinite_again", 8),  # the same elements in a matrix that is filled once more
         )
 
     def fills(self) -> tuple[Launch, ...]:
-        """Return the launches that fill A and B, and where beta is not zero what C held before."""
+        """Return the launches that fill A and B, where beta is not zero what C held before, and the bias."""
         p = self.problem
         operands = (self._fill("a", "a", p.a), self._fill("b", "b", p.b))
-        return (*operands, *self.refills(BEFORE))
+        bias = (self._fill(BIAS, "bias", p.bias_row),) if p.bias else ()
+        return (*operands, *self.refills(BEFORE), *bias)
 
     def refills(self, name: str) -> tuple[Launch, ...]:
         """Return what makes a result matrix hold again what C held before: nothing where beta is zero."""
@@ -104,7 +121,7 @@ class Check:
             *(np.uint64(stream(self.seed, which)), np.int32(MATRICES.index(which))),
         )
         blocks = min(FILL_BLOCKS, -(-matrix.rows * matrix.cols // THREADS))
-        module = FILL_OUT if which == "c" else FILL
+        module = FILL if which in ("a", "b") else FILL_OUT
         counter = "infinite_inputs" if name in INPUTS else "infinite_again"
         return Launch(module, FILL, (blocks, 1, 1), (THREADS, 1, 1), (name, counter, *scalars))
 
@@ -118,27 +135,31 @@ class Check:
             Buffer(f"{name}.listed", 4, data=np.zeros(1, np.uint32), download=True),
         )
 
-    def compares(self, name: str) -> tuple[Launch, ...]:
+    def compares(self, name: str, *, by_library: bool = False) -> tuple[Launch, ...]:
         """Return the launches that check a result, one for each panel of rows."""
         across, down = _blocks(self.problem.n), _blocks(self.problem.m)
         work = TILE * TILE * across * self.problem.k
         height = max(1, min(PANEL_MACS // work, down, 65535))  # a grid has 65535 rows of blocks
         return tuple(
-            self._compare(name, first, min(height, down - first)) for first in range(0, down, height)
+            self._compare(name, first, min(height, down - first), by_library=by_library)
+            for first in range(0, down, height)
         )
 
-    def _compare(self, name: str, first: int, height: int) -> Launch:
+    def _compare(self, name: str, first: int, height: int, *, by_library: bool) -> Launch:
         p = self.problem
         limit = self.bound
         before = BEFORE if p.beta else name  # not read where beta is zero
-        buffers = ("a", "b", name, before, f"{name}.summaries", f"{name}.list", f"{name}.listed")
+        bias = BIAS if p.bias else name
+        buffers = ("a", "b", name, before, bias, f"{name}.summaries", f"{name}.list", f"{name}.listed")
         sizes = (p.m, p.n, p.k, *p.a.strides, *p.b.strides, first)
         arguments: tuple[str | np.generic, ...] = (
             *buffers,
             np.uint32(LISTED),
             *(np.int64(size) for size in sizes),
-            *(np.float64(each) for each in (limit.unit, limit.floor, limit.exact_limit, p.alpha, p.beta)),
+            *(np.float64(each) for each in (limit.unit, limit.magnitude_unit, limit.floor, limit.exact_limit)),
+            *(np.float64(each) for each in (p.alpha, p.beta)),
             *(np.float64(each) for each in (limit.scale_unit, limit.scale_floor, limit.scale_exact_limit)),
+            np.float64(limit.activation_unit + (HARDWARE_TANH if by_library and p.activation == "gelu" else 0.0)),
         )
         grid = (_blocks(p.n), height, 1)
         return Launch(COMPARE, COMPARE, grid, (THREADS, 1, 1), arguments)
@@ -157,7 +178,17 @@ class Check:
         worst = _element(candidates[np.argmax(errors)]) if errors.size else None
         listed = min(int(arrays[f"{name}.listed"].view(np.uint32)[0]), LISTED)
         wrong = np.sort(arrays[f"{name}.list"].view(ELEMENT)[:listed], order=("row", "col"))
-        return Comparison(**counts, worst=worst, first_wrong=[_element(each) for each in wrong])
+        return Comparison(
+            **counts,
+            worst=worst,
+            first_wrong=[_element(each) for each in wrong],
+            wrong_blocks=self._wrong_blocks(rows),
+        )
+
+    def _wrong_blocks(self, rows: NDArray[np.void]) -> dict[tuple[int, int], int]:
+        """Return how many elements of each block of the check are wrong, of those blocks that have some."""
+        wrong = rows["wrong"].reshape(-1, _blocks(self.problem.n))
+        return {(TILE * i, TILE * j): int(wrong[i, j]) for i, j in np.argwhere(wrong).tolist()}
 
     @staticmethod
     def infinite_inputs(result: JobResult) -> int:

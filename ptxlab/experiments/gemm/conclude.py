@@ -77,10 +77,15 @@ def _first_wrong(row: dict[str, Any]) -> str:
 
 def _in_common(row: dict[str, Any]) -> str:
     shape = row["wrong_shape"]
-    if not shape or not shape["common"]:
+    if not shape:
         return ""
-    listed = "" if shape["listed"] == row["wrong"] else f" (told from {shape['listed']} of them)"
-    return f"{shape['common']}{listed}"
+    return "; ".join(filter(None, (_by_rank(shape["ranks"]), shape["common"])))
+
+
+def _by_rank(ranks: list[dict[str, Any]]) -> str:
+    """Return how many elements of each block of a cluster are wrong."""
+    counts = ", ".join(f"{each['wrong']} in rank {each['rank']}" for each in ranks)
+    return f"by cluster rank: {counts}" if ranks else ""
 
 
 def error_text(row: dict[str, Any]) -> str:

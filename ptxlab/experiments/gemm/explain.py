@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import asdict
 from typing import Any
 
@@ -19,15 +18,22 @@ from ptxlab.experiments.gemm.machine import (
     Resource,
     occupancy,
 )
+from ptxlab.experiments.gemm.pipeline import described
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
+from ptxlab.experiments.gemm.timeline import drawn
 
 FULL_PERCENT = 90
 """Waves that are less full than this are named among what limits a stage."""
 
 
 def explain(
-    stage: GemmStage, case: Case, machine: Machine | None, kernel: dict[str, Any] | None
+    stage: GemmStage,
+    case: Case,
+    machine: Machine | None,
+    kernel: dict[str, Any] | None,
+    *,
+    draw: bool = False,
 ) -> dict[str, Any]:
     """Return the explanation as a JSON value.
 
@@ -36,6 +42,7 @@ def explain(
         case: the problem.
         machine: the GPU to speak of; None leaves out what needs one.
         kernel: the kernel as ``sass`` reports it, for its registers; None leaves out the occupancy.
+        draw: whether the pipeline is drawn.
 
     """
     result: dict[str, Any] = {
@@ -46,7 +53,9 @@ def explain(
         "tiles": _tiles(stage, case),
         "launch": _launch(stage, case),
         "shared": _shared(stage, case, machine),
+        "tensor_memory": stage.tensor_memory(case),
         "work": _work(stage, case),
+        "pipeline": _pipeline(stage, case, kernel),
         "roofline": None,
         "occupancy": None,
         "waves": None,
@@ -66,6 +75,8 @@ def explain(
         result["occupancy"] = asdict(held) | {"registers": kernel["registers"]}
         blocks = result["tiles"]["blocks"]
         result["waves"] = waves(stage.work(case), blocks, machine, held) if held.blocks else None
+    if draw:
+        result["pipeline"] = _drawn(stage, case, machine, result["pipeline"], result["occupancy"])
     result["roofline"] = roofline(case, machine)
     result["bounds"] = bounds(stage, case, machine)
     if result["bounds"] and all(row["per_second"] is not None for row in result["bounds"]):
@@ -81,27 +92,19 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
     """
     kinds = sorted(stage.tile_kinds(case).items(), key=lambda kind: -math.prod(kind[0]))
     warps, steps, total, parts = stage.math_warps(case), stage.steps(case), 0, []
-    for in_loop, (_, tiles) in zip(_mma_of_loops(kernel), kinds, strict=False):
+    for in_loop, (_, tiles) in zip(_mma_of_loops(stage, case, kernel), kinds, strict=False):
         total += in_loop * warps * tiles * steps
         parts.append(f"{in_loop} in the loop x {warps} warps x {tiles} tiles x {steps} steps")
     return total, f"{' + '.join(parts)} = {total}"
 
 
-def _mma_of_loops(kernel: dict[str, Any]) -> list[int]:
+def _mma_of_loops(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> list[int]:
     """Return the m16n8k16 of each innermost loop that has some, the largest loop first."""
     loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
     depth = max((int(loop["depth"]) for loop in loops), default=0)
     counts = [loop["counts"] for loop in loops if int(loop["depth"]) == depth]
-    in_loops = (sum(n * _mma_of(opcode) for opcode, n in each.items()) for each in counts)
+    in_loops = (sum(n * stage.mma_of(case, opcode) for opcode, n in each.items()) for each in counts)
     return sorted(in_loops, reverse=True)
-
-
-def _mma_of(opcode: str) -> int:
-    """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""
-    if opcode.startswith("HMMA.16816."):
-        return 1
-    wgmma = re.match(r"HGMMA\.64x(\d+)x16\.", opcode)  # each of its four warps has 16 of 64 rows
-    return int(wgmma[1]) // 8 if wgmma else 0
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:
@@ -140,7 +143,7 @@ def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
     """
     problem = Problem.of(case)
     count, loaded = stage.mma_count(case), stage.loaded_bytes(case)
-    opcode = next((name for name in stage.claims(case) if _mma_of(name)), None)
+    opcode = next((name for name in stage.claims(case) if stage.mma_of(case, name)), None)
     return {
         "flop": problem.flop,
         "bytes": problem.nbytes,
@@ -149,10 +152,31 @@ def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
         "flop_per_loaded_byte": problem.flop / loaded,
         "mma": count,
         "opcode": opcode,
-        "instructions": count // _mma_of(opcode) if opcode else None,
+        "instructions": count // stage.mma_of(case, opcode) if opcode else None,
         "mma_of_whole_tiles": problem.macs / MMA_MACS,
         "useful_percent": 100 * problem.macs / (count * MMA_MACS),
     }
+
+
+def _pipeline(stage: GemmStage, case: Case, kernel: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what the warps of a block do, and the registers of each; None where the stage does not say."""
+    line = stage.pipeline(case)
+    return described(line, kernel["registers"] if kernel else None) if line else None
+
+
+def _drawn(
+    stage: GemmStage,
+    case: Case,
+    machine: Machine,
+    told: dict[str, Any] | None,
+    held: dict[str, Any] | None,
+) -> dict[str, Any] | None:
+    """Return that and how it goes on in time, where it is known how fast the tensor cores are."""
+    line, rate = stage.pipeline(case), _rate(stage, case, machine, f"tensor {Problem.of(case).acc}")
+    if line is None or told is None or rate is None or not rate.at_mhz:
+        return told
+    macs_per_cycle = rate.per_second / 2 / (rate.at_mhz * 1e6 * machine.multiprocessors)
+    return told | drawn(line, macs_per_cycle, max(1, held["blocks"]) if held else 1)
 
 
 def waves(work: int, blocks: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
@@ -183,7 +207,7 @@ def roofline(case: Case, machine: Machine) -> dict[str, Any] | None:
     GPU's own, of its data sheet; a ceiling that was recorded is among the bounds.
     """
     problem = Problem.of(case)
-    tensor, memory = (machine.rates.get(key) for key in (f"tensor {problem.acc}", "memory"))
+    tensor, memory = (machine.rates.get(key) for key in (problem.tensor, "memory"))
     if tensor is None or memory is None:
         return None
     intensity, ridge = problem.flop / problem.nbytes, tensor.per_second / memory.per_second
@@ -191,7 +215,7 @@ def roofline(case: Case, machine: Machine) -> dict[str, Any] | None:
     return {
         "flop_per_byte": intensity,
         "ridge": ridge,
-        "roof": RESOURCES[f"tensor {problem.acc}" if intensity >= ridge else "memory"].name,
+        "roof": RESOURCES[problem.tensor if intensity >= ridge else "memory"].name,
         "source": roof.source,
         "at_mhz": roof.at_mhz,
         "tflops": min(tensor.per_second, intensity * memory.per_second) / 1e12,
@@ -228,7 +252,7 @@ def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any
 def _rate(stage: GemmStage, case: Case, machine: Machine, key: str) -> Rate | None:
     """Return how much of a resource the GPU offers: where the stage's ceiling was recorded on it, that."""
     measured = None
-    if key == "tensor f32":  # the ceilings sum in float32
+    if key == Problem.of(case).tensor and case.acc != "f16":  # in which no ceiling sums
         measured = recorded_peak(stage.ceiling, case.dtype, machine.name)
     if measured is None:
         return machine.rates.get(key)

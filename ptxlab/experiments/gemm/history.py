@@ -19,7 +19,7 @@ KEPT = (
     *("init", "l2", "milliseconds", "tflops", "percent_of_cublas", "percent_interval", "baseline"),
     *("verdict", "verified"),
     "percent_of_measured_peak",
-    *("noise_floor_percent", "clock_mhz", "power_w", "samples", "throttled_samples"),
+    *("noise_floor_percent", "clock_mhz", "clock_source", "power_w", "samples", "throttled_samples"),
 )
 """What of a row a line keeps."""
 

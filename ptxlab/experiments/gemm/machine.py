@@ -60,6 +60,10 @@ class Resource:
 RESOURCES = {
     "tensor f32": Resource("tensor cores", "FLOP"),
     "tensor f16": Resource("tensor cores", "FLOP"),
+    "tensor tf32": Resource("tensor cores", "FLOP"),
+    "tensor e4m3": Resource("tensor cores", "FLOP"),
+    "tensor e5m2": Resource("tensor cores", "FLOP"),
+    "tensor s8": Resource("tensor cores", "OP"),
     "l1 wavefronts": Resource("L1 data banks", "wavefront"),
     "shared wavefronts": Resource("shared-memory port", "wavefront"),
     "memory": Resource("device memory", "byte"),
@@ -88,6 +92,17 @@ class Machine:
     limits: Limits
     rates: dict[str, Rate]
 
+    def peak_at(self, resource: str, mhz: float) -> float | None:
+        """Return how much of a resource there is per second at a clock, or None where that is not known.
+
+        Per cycle an SM has a power of two of what grows with the clock; data sheets round what that makes.
+        """
+        rate = self.rates.get(resource)
+        if rate is None or rate.at_mhz is None:
+            return None
+        per_cycle = rate.per_second / (1e6 * rate.at_mhz * self.multiprocessors)
+        return float(2.0 ** round(math.log2(per_cycle)) * self.multiprocessors * 1e6 * mhz)
+
 
 _A100_SHEET = "NVIDIA A100 80GB SXM data sheet, dense"
 _A100_RATES = {
@@ -100,16 +115,27 @@ _H200_L1 = "one a cycle and SM: ncu, l1tex__data_pipe_lsu_wavefronts, on an H200
 _H200_RATES = {
     "tensor f32": Rate(989e12, _H200_SHEET, 1830),
     "tensor f16": Rate(989e12, _H200_SHEET, 1830),
+    "tensor tf32": Rate(494.5e12, _H200_SHEET, 1830),
+    "tensor e4m3": Rate(1979e12, _H200_SHEET, 1830),
+    "tensor e5m2": Rate(1979e12, _H200_SHEET, 1830),
+    "tensor s8": Rate(1979e12, _H200_SHEET, 1830),
     "l1 wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),
     "shared wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),  # the same banks behind the same port
     "memory": Rate(4.8e12, _H200_SHEET),
 }
+_B200_SHEET = "NVIDIA HGX B200 data sheet, dense"
+_B200_RATES = {
+    "tensor f32": Rate(2250e12, _B200_SHEET, 1856),
+    "tensor f16": Rate(2250e12, _B200_SHEET, 1856),
+    "memory": Rate(8e12, _B200_SHEET),
+}
 MACHINES = {
     80: Machine("NVIDIA A100-SXM4-80GB", 108, LIMITS[80], _A100_RATES),
     90: Machine("NVIDIA H200", 132, LIMITS[90], _H200_RATES),
+    100: Machine("NVIDIA B200", 148, LIMITS[100], _B200_RATES),
 }
 """One known GPU for an architecture: what a prediction speaks of where no device is. The clocks are
-those at which SMs, operations per cycle (2048 and 4096 an SM) and the data sheet's peak agree.
+those at which SMs, operations per cycle (2048, 4096 and 8192 an SM) and the data sheet's peak agree.
 """
 
 

@@ -29,7 +29,9 @@ from ptxlab.device.job import (
 from ptxlab.errors import MissingError
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.ceiling import Loop
-from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.check import BIAS, Check
+from ptxlab.experiments.gemm.clock import clocks, with_share
+from ptxlab.experiments.gemm.machine import machine
 from ptxlab.experiments.gemm.problem import TYPES, Problem
 from ptxlab.experiments.gemm.reference import Comparison, Element
 from ptxlab.experiments.gemm.stage import MODULE, GemmStage
@@ -138,7 +140,8 @@ class Trial:
         checks: tuple[Step, ...] = ()
         for name, result in self.results.items():
             buffers += self.check.outputs(result)
-            checks += self._once_more(calls[name], result) + self.check.compares(result)
+            checks += self._once_more(calls[name], result)
+            checks += self.check.compares(result, by_library=name in LIBRARIES)
         copies = self.method.copies(self.check.problem.nbytes, l2_bytes)
         rotated = ("a", "b", *self.results.values())
         buffers = tuple(replace(each, copies=copies) if each.name in rotated else each for each in buffers)
@@ -188,6 +191,9 @@ class Trial:
                 *(p.m, p.n, p.k, *types, "a", "b", self.results[name]),
                 alpha=p.alpha,
                 beta=p.beta,
+                bias=BIAS if p.bias else "",
+                activation=p.activation,
+                promoted=p.promoted,
                 library=LIBRARIES[name],
             )
         return {name: calls[name] for name in self.results}
@@ -232,7 +238,9 @@ def rows(trial: Trial, result: JobResult, device: DeviceInfo) -> list[dict[str, 
     """Return the entries of ``result.stages`` for a trial that ran. Times are milliseconds a call."""
     copies = trial.method.copies(trial.check.problem.nbytes, device.l2_bytes)
     peaks = {row["ceiling"]: row for row in ceilings(trial, result)}
-    return [_row(trial, i, result, copies, peaks) for i in range(len(trial.entrants))]
+    gpu = machine(device.arch, device.name, device.multiprocessors)
+    found = [_row(trial, i, result, copies, peaks) for i in range(len(trial.entrants))]
+    return [with_share(row, trial.check.problem, gpu) for row in found]
 
 
 def ceilings(trial: Trial, result: JobResult) -> list[dict[str, Any]]:
@@ -251,7 +259,7 @@ def _row(
     row = {
         "stage": entrant.stage.name,
         "problem": str(problem),
-        **asdict(problem),
+        **problem.told(),
         "options": entrant.stage.own_options(entrant.case),
         "init": trial.check.init,
         "seed": trial.check.seed,
@@ -288,7 +296,10 @@ def _memory_rate(problem: Problem, samples: Samples) -> float:
 
 
 UNTIMED = dict.fromkeys(
-    ("milliseconds", "tflops", "clock_mhz", "power_w", "samples", "calls_per_sample", "throttled_samples")
+    (
+        *("milliseconds", "tflops", "clock_mhz", "clock_source", "nvml_mhz", "power_w"),
+        *("samples", "calls_per_sample", "throttled_samples"),
+    )
 ) | {"throttle": []}
 """What a row says of its time where none was asked for."""
 
@@ -312,7 +323,7 @@ def _times(samples: Samples, problem: Problem) -> dict[str, Any]:
     return {
         "milliseconds": {"median": middle, "low": interval.low, "high": interval.high},
         "tflops": problem.flop / middle / 1e9,
-        "clock_mhz": _middle(samples.clock_mhz),
+        **clocks(samples),
         "power_w": _middle(samples.power_w),
         "throttle": sorted({each for each in samples.throttle if each}),
         "throttled_samples": sum(map(bool, samples.throttle)),

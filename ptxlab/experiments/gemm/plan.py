@@ -16,10 +16,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from ptxlab.experiments.gemm.wgmma import INSTRUCTION_ROWS, WARPGROUP
+
 STEP = 64
 """Depth of a step: 128 bytes of 16-bit elements."""
 
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24)
+LARGEST_CLUSTER = 8
+"""Blocks, of one that every device can run (CUDA programming guide, "Thread block clusters")."""
+IN_MEMORY, IN_CLUSTER, STREAM_K = ADDING = ("memory", "cluster", "stream-k")
+"""Where the parts of a tile meet: they pass through memory, or lie in the shared memory of a cluster. With
+stream-K they pass through memory, too, but those of the last wave alone: even shares for all blocks.
+"""
+
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
 COOPERATIVE, PING_PONG, SINGLE = "cooperative", "ping-pong", "single"
 ROLES = (COOPERATIVE, PING_PONG, SINGLE)
@@ -60,6 +69,7 @@ class Plan:
         down: tiles of a cluster, one below the other.
         across: tiles of it beside each other.
         splits: into how many parts k is cut, each for another block.
+        adding: where they meet; one of ADDING.
 
     """
 
@@ -69,11 +79,68 @@ class Plan:
     down: int
     across: int
     splits: int
+    adding: str = IN_MEMORY
+
+    @property
+    def swapped(self) -> bool:
+        """Whether the product is one of B and A, transposed: rows are then no multiple of wgmma's."""
+        return self.rows % INSTRUCTION_ROWS != 0
+
+    @property
+    def product(self) -> tuple[int, int]:
+        """Rows and columns of what wgmma makes of a block."""
+        return (self.cols, self.rows) if self.swapped else (self.rows, self.cols)
+
+    @property
+    def image(self) -> bool:
+        """Whether sums leave by an image of the tile in shared memory: a block then has one tile.
+
+        They do if they are transposed, no whole panels for TMA, or to be added in a cluster.
+        """
+        return self.layers > 1 or self.swapped or self.cols % INSTRUCTION_ROWS != 0
+
+    @property
+    def layers(self) -> int:
+        """How many of the parts of a tile lie in one cluster."""
+        return self.splits if self.adding == IN_CLUSTER else 1
+
+    @property
+    def passing(self) -> int:
+        """How many parts of a tile pass through memory, as far as it is known."""
+        return 2 if self.adding == STREAM_K else self.splits // self.layers
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups of a block that multiply."""
+        return 1 if self.role == SINGLE else 2
+
+    @property
+    def sharing(self) -> int:
+        """Those of them that multiply a tile together."""
+        return 1 if self.role == PING_PONG else self.consumers
+
+    @property
+    def of_an_sm(self) -> int:
+        """Blocks that an SM has room for."""
+        return 2 if self.role == SINGLE else 1
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread that hold sums."""
+        return self.rows * self.cols // WARPGROUP // self.sharing
 
     def tiles(self, m: int, n: int) -> int:
         """Return how many tiles there are, with those outside of C that make up clusters."""
         down, across = self.rows * self.down, self.cols * self.across
         return -(-m // down) * -(-n // across) * self.down * self.across
+
+    def shares(self, size: tuple[int, int, int], blocks: int) -> bool:
+        """Return whether there are tiles beside whole waves, and steps of them for every cluster."""
+        m, n, k = size
+        of_cluster = self.down * self.across
+        clusters = max(1, blocks // of_cluster)
+        rest = self.tiles(m, n) // of_cluster % clusters
+        return rest * -(-k // STEP) >= clusters
 
     def cycles(self, size: tuple[int, int, int], blocks: int) -> float:
         """Return how long a problem of (m, n, k) is expected to take on so many SMs."""
@@ -99,8 +166,12 @@ class Plan:
 def plans(tiles: Iterable[tuple[int, int, str]], size: tuple[int, int, int], blocks: int) -> Iterator[Plan]:
     """Yield the ways that make sense: no more splits than it takes to give every SM something to do."""
     m, n, k = size
-    for (rows, cols, role), (down, across), splits in product(tiles, CLUSTERS, SPLITS):
-        plan = Plan(rows, cols, role, down, across, splits)
+    for (rows, cols, role), (down, across), splits, adding in product(tiles, CLUSTERS, SPLITS, ADDING):
+        plan = Plan(rows, cols, role, down, across, splits, adding)
         busy = plan.tiles(m, n) * splits
+        if adding == IN_CLUSTER and not 1 < splits <= LARGEST_CLUSTER // (down * across):
+            continue
+        if adding == STREAM_K and (splits > 1 or not plan.shares(size, blocks)):
+            continue
         if splits == 1 or (2 * splits <= math.ceil(k / STEP) and busy <= 2 * blocks):
             yield plan

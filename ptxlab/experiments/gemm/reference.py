@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.experiments.gemm.activation import activated, image
 from ptxlab.experiments.gemm.bound import STEP, Bound
-from ptxlab.experiments.gemm.problem import TYPES, Logical, Problem
+from ptxlab.experiments.gemm.problem import TYPES, DataType, Logical, Problem
 
-INTEGER_INITS = ("ints", "ones", "zeros")
+INTEGER_INITS = ("ints", "naturals", "ones", "zeros")
 BLIND_INITS = ("ones", "zeros")
 """Fills that look the same after any permutation: they cannot prove a layout right."""
 
-MATRICES = ("a", "b", "c")
-"""What is filled: the operands, and what C holds before where beta is not zero."""
+MATRICES = ("a", "b", "c", "bias")
+"""What is filled: the operands, what C holds before where beta is not zero, and a bias where there is one."""
+
+TILE = 64
+"""Rows and columns of C that one block of the check recomputes (kernels/check/compare.cu)."""
 
 _WEIGHT = np.uint64(0x9E3779B97F4A7C15)
 
@@ -30,22 +34,25 @@ def stream(seed: int, which: str) -> int:
 
 
 def fill(problem: Problem, init: str, seed: int, which: str) -> Logical:
-    """Return a matrix ("a", "b" or "c") as the check's kernel fills it, rounded to its type.
+    """Return a matrix (one of MATRICES) as the check's kernel fills it, rounded to its type.
 
     Normal values agree with the device's up to the last bits of float64, so that very rarely one rounds
     to the neighbouring value of its type; all others agree exactly.
     """
-    matrix = {"a": problem.a, "b": problem.b, "c": problem.c}[which]
+    matrix = {"a": problem.a, "b": problem.b, "c": problem.c, "bias": problem.bias_row}[which]
     index = np.arange(matrix.rows * matrix.cols, dtype=np.uint64)
     if init == "seq":
-        values = {"a": index / 256, "b": (index + 1.25) / 128, "c": (index + 0.5) / 64}[which]
+        values = {"a": index / 256, "b": (index + 1.25) / 128}.get(which, (index + 0.5) / 64)
     elif init in BLIND_INITS:
         values = np.full(index.shape, 1.0 if init == "ones" else 0.0)
     elif init == "ints":
         bits = random_bits(index, stream(seed, which)) >> np.uint64(32)
         values = (bits % np.uint64(5)).astype(np.float64) - 2
+    elif init == "naturals":
+        bits = random_bits(index, stream(seed, which)) >> np.uint64(32)
+        values = (bits % np.uint64(8)).astype(np.float64) + 1
     else:
-        values = _normal(random_bits(index, stream(seed, which)))
+        values = matrix.dtype.spread * _normal(random_bits(index, stream(seed, which)))
     return matrix.dtype.rounded(values).reshape(matrix.rows, matrix.cols)
 
 
@@ -103,6 +110,7 @@ class Comparison:
         nan: the reference is NaN, such as 0 x infinity; not compared.
         worst: an element with the largest finite error; None if no error is finite.
         first_wrong: some wrong elements, in row-major order.
+        wrong_blocks: how many each block of the check found, by the first row and column of those that did.
 
     """
 
@@ -113,6 +121,7 @@ class Comparison:
     nan: int
     worst: Element | None
     first_wrong: list[Element] = field(default_factory=list)
+    wrong_blocks: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
@@ -150,21 +159,32 @@ def sums(a: Logical, b: Logical) -> Sums:
 
 
 def compare(
-    problem: Problem, total: Sums, c: Logical, limit: Bound, before: Logical | None = None
+    problem: Problem,
+    total: Sums,
+    c: Logical,
+    limit: Bound,
+    before: Logical | None = None,
+    bias: Logical | None = None,
 ) -> Comparison:
-    """Return what the check's kernel must find for the result ``c``, where C held ``before``."""
+    """Return what the check's kernel must find for the result ``c``, where C held ``before``.
+
+    Infinite and NaN are told by what goes into the activation, which may hide them.
+    """
     with np.errstate(invalid="ignore"):
-        error = limit.unit * (total.partials + total.magnitude) + limit.floor
+        error = limit.unit * total.partials + limit.magnitude_unit * total.magnitude + limit.floor
         error = np.where(total.magnitude <= limit.exact_limit, 0.0, error)
         old = np.zeros(c.shape) if before is None or not problem.beta else problem.beta * before
-        reference = problem.alpha * total.reference + old
-        slack = _slack(problem, total, error, limit, old)
+        added = np.broadcast_to(bias, c.shape) if bias is not None and problem.bias else np.zeros(c.shape)
+        slack = _slack(problem, total, error, limit, np.abs(old) + np.abs(added))
+        old = old + added
+        argument = problem.alpha * total.reference + old
         ends = [_scaled(problem, total.reference + each) + old for each in (-error, error)]
         low, high = ends if problem.alpha >= 0 else ends[::-1]
-        low, high = _written(problem, low - slack), _written(problem, high + slack)
-        rounded = _written(problem, _scaled(problem, total.reference) + old)
+        low, high = _permitted(problem, limit, low - slack, high + slack)
+        reference = activated(problem.activation, argument)
+        rounded = _written(problem, activated(problem.activation, _scaled(problem, total.reference) + old))
         distance = np.abs(c - reference)
-    nan, infinite = np.isnan(reference), np.isinf(reference)
+    nan, infinite = np.isnan(argument), np.isinf(argument)
     unknown = np.isnan(low) | np.isnan(high)  # an infinite sum is permitted, and scaled by zero
     inside = unknown | ((low <= c) & (c <= high))
     comparable = ~nan & ~infinite
@@ -187,7 +207,15 @@ def compare(
         nan=int(nan.sum()),
         worst=worst,
         first_wrong=[element(flat) for flat in np.flatnonzero(wrong).tolist()],
+        wrong_blocks=_by_block(wrong),
     )
+
+
+def _by_block(wrong: NDArray[np.bool_]) -> dict[tuple[int, int], int]:
+    """Return how many elements of each block of the check are wrong, of those blocks that have some."""
+    firsts = np.argwhere(wrong) // TILE * TILE
+    blocks, counts = np.unique(firsts, axis=0, return_counts=True)
+    return {(row, col): count for (row, col), count in zip(blocks.tolist(), counts.tolist(), strict=True)}
 
 
 def _scaled(problem: Problem, values: Logical) -> Logical:
@@ -196,15 +224,28 @@ def _scaled(problem: Problem, values: Logical) -> Logical:
 
 
 def _written(problem: Problem, values: Logical) -> Logical:
-    """Return the values as they come out of float32, where they are scaled, and of the output type."""
-    return TYPES[problem.out].rounded(TYPES["f32"].rounded(values))
+    """Return the values as they come out of where they are scaled, and of the output type."""
+    return TYPES[problem.out].rounded(_between(problem).rounded(values))
 
 
-def _slack(problem: Problem, total: Sums, error: Logical, limit: Bound, old: Logical) -> Logical:
-    """Return what scaling may lose of each element."""
+def _between(problem: Problem) -> DataType:
+    """Return the type in which sums are scaled: float32, where they do not stay integers."""
+    return TYPES["s32" if problem.out == "s32" else "f32"]
+
+
+def _permitted(problem: Problem, limit: Bound, low: Logical, high: Logical) -> tuple[Logical, Logical]:
+    """Return the least and the greatest result, where the activation's argument lies between these two."""
+    low, high = (_between(problem).rounded(each) for each in (low, high))
+    lost = limit.activation_unit * np.maximum(np.abs(low), np.abs(high)) if limit.activation_unit else 0.0
+    least, greatest = image(problem.activation, low, high)
+    return _written(problem, least - lost), _written(problem, greatest + lost)
+
+
+def _slack(problem: Problem, total: Sums, error: Logical, limit: Bound, addends: Logical) -> Logical:
+    """Return what scaling and adding may lose of each element; ``addends`` is |U| + |V|."""
     if not limit.scale_unit:
-        return np.zeros(old.shape)
+        return np.zeros(addends.shape)
     ends = [np.abs(_scaled(problem, total.reference + each)) for each in (-error, error)]
-    lost = limit.scale_unit * (np.maximum(*ends) + np.abs(old)) + limit.scale_floor
-    exact = abs(problem.alpha) * total.magnitude + np.abs(old) <= limit.scale_exact_limit
+    lost = limit.scale_unit * (np.maximum(*ends) + addends) + limit.scale_floor
+    exact = abs(problem.alpha) * total.magnitude + addends <= limit.scale_exact_limit
     return np.where(exact, 0.0, lost)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptxlab.device.job import DeviceInfo, Report
-from ptxlab.errors import DeviceError, MissingError, PtxlabError
+from ptxlab.errors import DeviceError, MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Value, blamed
 from ptxlab.experiments.gemm import ceiling, history
@@ -25,6 +26,7 @@ from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.repeat import FORWARD, REVERSED, order_note, order_of, repeated
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage, climbed
 from ptxlab.experiments.gemm.sweep import extended, grouped, points
+from ptxlab.experiments.gemm.tune import Search, preferred, tuned
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab, silicon
@@ -47,6 +49,7 @@ class Request:
         init: what A and B are filled with.
         seed: of the random fills.
         method: how it is timed.
+        tune: time the plans of the stage first, and go on with the fastest.
         repeat: how often.
         order: "forward"; or "reversed": every other time with the sides in the opposite order.
         explain_error: say what the largest error is made of.
@@ -65,6 +68,7 @@ class Request:
     init: str = "normal"
     seed: int = 0
     method: Method = field(default_factory=Method)
+    tune: bool = False
     repeat: int = 1
     order: str = FORWARD
     explain_error: bool = False
@@ -130,7 +134,7 @@ def run_gemm(request: Request, show: Show) -> Record:
 
 def _run_stages(names: list[str], run: Run) -> None:
     """Do each problem with all the stages that solve it."""
-    groups = grouped(_points(names, run))
+    groups = grouped(_planned(_points(names, run), run))
     for index, points_of_one in enumerate(groups):
         problem = Problem.of(points_of_one[0][1])
         entrants = _compiled(points_of_one, run)
@@ -140,6 +144,38 @@ def _run_stages(names: list[str], run: Run) -> None:
             _measure(problem, entrants, run, index / len(groups), 1 / len(groups))
         except PtxlabError as error:  # after a fault the next problem gets a fresh worker
             run.skip(", ".join(dict.fromkeys(each.stage.name for each in entrants)), error, run.failed)
+
+
+def _planned(found: list[Point], run: Run) -> list[Point]:
+    """Return the points with the plans that are the fastest on this device, as far as that is known."""
+    request, device = run.request, run.lab.device
+    for stage, _ in found:
+        if request.tune and not stage.planned:
+            what = f"stage {stage.name} has one way to cut up a problem: there is nothing to tune"
+            raise UsageError(what, f"ptxlab gemm --stage {stage.name}")
+    if device is None:
+        return found
+    named = {text.partition("=")[0].replace("-", "_") for text in (*request.settings, *request.sweeps)}
+    if not request.tune:
+        return [(stage, preferred(stage, case, device, named)) for stage, case in found]
+    return list(_tuned(found, named, run))
+
+
+def _tuned(found: list[Point], named: set[str], run: Run) -> Iterator[Point]:
+    """Yield the points with the fastest of all plans; those that none can be found for are left out."""
+    request, worker, device = run.request, run.lab.worker, run.lab.device
+    if worker is None or device is None:
+        return
+    for stage, case in found:
+        check = Check(Problem.of(case), request.init, request.seed)
+        search = Search(check, request.method.cold, worker, device, run.show)
+        try:
+            best, told = tuned(stage, case, named, search)
+        except PtxlabError as error:
+            run.skip(stage.name, error, run.failed)
+            continue
+        run.record.result["tuned"].append(told)
+        yield stage, best
 
 
 def _points(names: list[str], run: Run) -> list[Point]:
@@ -209,6 +245,7 @@ def _started(request: Request, lab: Lab) -> Record:
         "recorded": [],
         "recordings": [],
         "sweep": None,
+        "tuned": [],
         "errors": [],
         "notes": [],
     }
@@ -227,7 +264,9 @@ def _explain(stage: GemmStage, cases: list[Case], build: Future[Build], run: Run
     try:
         built = build.result()
     except MissingError:
-        run.record.result["explanations"] += [explain(stage, case, gpu, None) for case in cases]
+        run.record.result["explanations"] += [
+            explain(stage, case, gpu, None, draw=run.request.explain_only) for case in cases
+        ]
         raise
     sound = [case for case in cases if _explain_point(stage, case, gpu, built, run.record)]
     return [Entrant(stage, case, built.cubin) for case in sound]
@@ -246,7 +285,8 @@ def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Bui
     whole = Problem.of(case).macs / MMA_MACS
     detail = f"{how} m16n8k16, counted per warp; mnk / 2048 = {whole:.10g}"
     record.check("m16n8k16 count", ok=counted == stage.mma_count(case), detail=detail)
-    record.result["explanations"].append(explain(stage, case, gpu, kernel) | {"sass": kernel})
+    said = explain(stage, case, gpu, kernel, draw=bool(record.params["explain"]))
+    record.result["explanations"].append(said | {"sass": kernel})
     holds = all(check["ok"] for check in record.checks[before:])
     if not holds:
         record.skip(stage.name, "not run: its SASS is not what it claims to be")

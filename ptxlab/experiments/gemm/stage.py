@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import ClassVar
@@ -13,6 +14,7 @@ from ptxlab.device.job import Argument, Buffer, Dim3, Launch
 from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments.base import Case, Experiment, Macros, Value, option
 from ptxlab.experiments.gemm.machine import LIMITS
+from ptxlab.experiments.gemm.pipeline import Pipeline
 from ptxlab.experiments.gemm.problem import TYPES, Problem
 from ptxlab.experiments.unit import kernel_name
 from ptxlab.toolchain.arch import base_number
@@ -24,6 +26,9 @@ TYPE_NAMES = ("dtype", "acc", "out")
 
 LARGEST_SIZE = 2**31 - 128
 """Of m, n and k: kernels count them in 32 bits, and a last tile may reach past the end."""
+
+MOST_INTEGERS = 2**17 - 1
+"""Products of 8-bit integers that surely add up to less than 2^31."""
 
 MMA_MACS = 16 * 8 * 16
 """Multiply-adds of one m16n8k16 instruction (HMMA.16816), which a whole warp executes."""
@@ -53,6 +58,9 @@ class GemmStage(Experiment):
     oldest: ClassVar[int] = 80
     """The first architecture that the stage, and the error bound of its check, are made for."""
 
+    only: ClassVar[str] = ""
+    """The one architecture that the stage is for, or "" where it is for all from the oldest on."""
+
     granule: ClassVar[int] = 1
     """Sizes that are multiples of it are taken in every layout and type."""
 
@@ -61,6 +69,9 @@ class GemmStage(Experiment):
 
     ceiling: ClassVar[str] = ""
     """Which ceiling (kernels/ceiling/<name>/) says what its instruction can reach at most, or ""."""
+
+    planned: ClassVar[tuple[str, ...]] = ()
+    """Options that are a plan together: how a problem is cut up. Those left out are the stage's to choose."""
 
     reasons: ClassVar[Mapping[str, str]] = {}
     """Why a resource (a key of demands()) limits this stage, in words."""
@@ -85,6 +96,11 @@ class GemmStage(Experiment):
         """
         raise NotImplementedError("shared() is missing")
 
+    def tensor_memory(self, case: Case) -> dict[str, int]:
+        """Return the tensor memory of a block: what is held there, and its columns. Most stages have none."""
+        del case
+        return {}
+
     def dynamic_shared_bytes(self, case: Case) -> int:
         """Return the part of it that is asked for at launch."""
         del case
@@ -96,7 +112,8 @@ class GemmStage(Experiment):
         Every stage needs its operations, whole tiles being multiplied, and each byte from memory once.
         """
         operations = 2.0 * MMA_MACS * self.mma_count(case)
-        return {f"tensor {case.acc}": operations, "memory": float(Problem.of(case).nbytes)}
+        problem = Problem.of(case)
+        return {problem.tensor: operations, "memory": float(problem.nbytes)}
 
     def remarks(self, case: Case) -> list[str]:
         """Return what slows this very problem down, in words."""
@@ -129,7 +146,8 @@ class GemmStage(Experiment):
             if not abs(factor) <= TYPES["f32"].largest:
                 raise UsageError(f"--{name} {factor:g} is no factor; legal: finite float32 numbers")
         if case.acc == "f16" and case.dtype != "f16":
-            raise UsageError(f"--acc f16 is not for --dtype {case.dtype}; legal: f32")
+            raise UsageError(f"--acc f16 is not for --dtype {case.dtype}; legal: {TYPES[case.dtype].sums}")
+        self._check_integers(case)
         self._check_shared(case)
         if self.tiles(case) >= 2**31:
             raise UsageError(f"{self.tiles(case)} tiles are more blocks than a grid has; legal: below 2^31")
@@ -138,6 +156,24 @@ class GemmStage(Experiment):
                 f"stage {self.name} is not for {case.arch}; it is for sm_{self.oldest} and later",
                 f"--arch sm_{self.oldest}",
             )
+
+    def complete(self, params: dict[str, Value]) -> None:
+        """Take s32 for the 32 bits that integers are summed in: f32 is what every stage starts from."""
+        if TYPES[str(params["dtype"])].whole and params["acc"] == "f32":
+            params["acc"] = "s32"
+
+    def _check_integers(self, case: Case) -> None:
+        """Refuse integers beside what is none, and sums that may leave their 32 bits."""
+        if TYPES[case.acc].whole != TYPES[case.dtype].whole:
+            legal = TYPES[case.dtype].sums
+            raise UsageError(f"--acc {case.acc} is not for --dtype {case.dtype}; legal: {legal}")
+        if case.out == "s32" and case.acc != "s32":
+            raise UsageError(f"--out s32 is not for --dtype {case.dtype}; legal: {TYPES[case.dtype].out}")
+        p = Problem.of(case)
+        if case.out == "s32" and (p.alpha, p.beta, p.bias, p.activation) != (1.0, 0.0, False, "none"):
+            raise UsageError("--out s32 takes sums of integers as they are; legal: --alpha 1, --beta 0")
+        if case.acc == "s32" and case.k > MOST_INTEGERS:
+            raise UsageError(f"-k {case.k}: sums may leave s32; legal: 1 to {MOST_INTEGERS}")
 
     def _check_shared(self, case: Case) -> None:
         limits, needed = LIMITS.get(base_number(case.arch)), sum(self.shared(case).values())
@@ -163,6 +199,11 @@ class GemmStage(Experiment):
         with contextlib.suppress(UsageError):
             yield self.case(arch, **values)
 
+    def plans(self, case: Case) -> Iterator[dict[str, Value]]:
+        """Yield every plan for the problem of a point that makes sense, what should be the fastest first."""
+        del case
+        yield from ()
+
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""
         raise NotImplementedError("macros() is missing")
@@ -187,6 +228,16 @@ class GemmStage(Experiment):
         """Return the pieces of work that blocks are there for: tiles, or parts of tiles split along k."""
         return self.tiles(case)
 
+    def pieces(self, case: Case) -> int:
+        """Return how many blocks compute a tile, each a part of k."""
+        del case
+        return 1
+
+    def pipeline(self, case: Case) -> Pipeline | None:
+        """Return what the warps of a block do, step by step, and who waits for whom; None: not described."""
+        del case
+        return None
+
     def loaded_bytes(self, case: Case) -> int:
         """Return what all blocks together load of A and B."""
         lines = sum((rows + cols) * count for (rows, cols), count in self.tile_kinds(case).items())
@@ -201,6 +252,14 @@ class GemmStage(Experiment):
         covered = sum(rows * cols * count for (rows, cols), count in self.tile_kinds(case).items())
         return covered * self.tile(case)[2] * self.steps(case) // MMA_MACS
 
+    def mma_of(self, case: Case, opcode: str) -> int:
+        """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""
+        del case
+        if opcode.startswith("HMMA.16816."):
+            return 1
+        wgmma = re.match(r"[HQI]GMMA\.64x(\d+)x(\d+)\.", opcode)  # each of its four warps has 16 of 64 rows
+        return int(wgmma[1]) * int(wgmma[2]) // 128 if wgmma else 0
+
     def math_warps(self, case: Case) -> int:
         """Return the warps of a block that multiply."""
         return self.threads(case) // 32
@@ -208,6 +267,14 @@ class GemmStage(Experiment):
     def grid(self, case: Case) -> Dim3:
         """Return the blocks of a launch: one a tile."""
         return self.tiles(case), 1, 1
+
+    def cluster_tiles(self, case: Case) -> tuple[int, int]:
+        """Return how many tiles the blocks of a cluster compute at once, down and across.
+
+        Ranks go along the rows of these tiles.
+        """
+        del case
+        return 1, 1
 
     def cluster(self, case: Case) -> Dim3 | None:
         """Return the blocks of a cluster, or None for blocks that stand alone."""

@@ -11,7 +11,7 @@ from ptxlab.device.job import JobResult
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm.measure import TIMING, Trial, side
-from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.gemm.problem import TYPES, Problem
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.values import value_of, values_of_sweep
@@ -42,7 +42,7 @@ def points(
     refused: list[UsageError] = []
     for parts in _combinations(axes):
         values = fixed | {name: value for part in parts for name, value in part.items()}
-        values.setdefault("out", values.get("dtype", stage.options()["out"].default))
+        values.setdefault("out", _out(stage, values))
         try:
             found.append(stage.case(arch, **values))
         except UsageError as error:
@@ -52,6 +52,13 @@ def points(
     if not found:
         raise refused[0]
     return found
+
+
+def _out(stage: GemmStage, values: Mapping[str, Value]) -> Value:
+    """Return the type of C where none was asked for: that of A and B, or the usual one beside it."""
+    options = stage.options()
+    kind = TYPES.get(str(values.get("dtype", options["dtype"].default)))
+    return kind.out if kind else options["out"].default
 
 
 def grouped(found: Iterable[tuple[GemmStage, Case]]) -> list[list[tuple[GemmStage, Case]]]:

@@ -7,13 +7,18 @@ from math import prod
 from typing import Any
 
 from ptxlab.render.blocks import Block, Cell, Table, Text
+from ptxlab.render.views.pipeline import pipeline_blocks
+from ptxlab.render.views.profile import bar
 
 COLUMNS = (
     *("stage", "shape", "types", "layout", "init", "L2", "ms", "95 %", "TFLOP/s", "% of cuBLAS"),
-    *("verdict", "% of ceiling", "MHz by NVML", "W", "verified", "max error"),
+    *("verdict", "% of ceiling", "MHz", "tensor %", "W", "verified", "max error"),
 )
 
 BRIEF = ("stage", "TFLOP/s", "% of cuBLAS", "gain, %", "at most TFLOP/s", "limited by")
+
+MOST_PLANS = 12
+"""Beside the finalists that are shown of a search."""
 
 MOST_CHECKS = 12
 """More are told by their number: a ladder has several for each rung."""
@@ -27,6 +32,8 @@ def view(document: dict[str, Any]) -> list[Block]:
     if "compared" in result:
         return _compared(result)
     blocks: list[Block] = []
+    for each in result["tuned"]:
+        blocks += _tuned(each)
     if result["stages"]:
         blocks += _swept(result["sweep"]) if result["sweep"] else []
         rows = [_row(each, brief=_stands_alone(each, result["stages"])) for each in result["stages"]]
@@ -37,9 +44,10 @@ def view(document: dict[str, Any]) -> list[Block]:
         blocks += _baselines(result["stages"]) + _ceilings(result["ceilings"]) + _wrong(result["stages"])
     else:
         blocks += _in_brief(result)
-    if len(result["explanations"]) == 1 or document["params"].get("explain"):
+    asked = bool(document["params"].get("explain"))
+    if len(result["explanations"]) == 1 or asked:
         for each in result["explanations"]:
-            blocks += _explanation(each)
+            blocks += _explanation(each, pipeline=asked)
         blocks += _recorded(result)
     elif not result["stages"] and result["explanations"]:
         blocks.append(Text("--explain adds the tiles, occupancy, waves and limits of each.", "faint"))
@@ -75,6 +83,30 @@ def _compared(result: dict[str, Any]) -> list[Block]:
         Table("both measured", columns, rows),
         Text(result["conclusion"], "conclusion"),
     ]
+
+
+def _tuned(search: dict[str, Any]) -> list[Block]:
+    """Return what plans took: the finalists, which took turns, then the fastest in the heats."""
+    final, others = search["plans"][: search["finalists"]], search["plans"][search["finalists"] :]
+    shown = [*_by_time(final), *_by_time(others)[:MOST_PLANS]]
+    columns = ("plan", "ms", "TFLOP/s", "verified")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            " ".join(map(str, each["plan"].values())),
+            f"{each['milliseconds']['median']:.4g}",
+            f"{each['tflops']:.1f}",
+            _verified(each["verified"]),
+        )
+        for each in shown
+    ]
+    where = f"kept for {search['device']} in {search['kept']}" if search["kept"] else "not kept"
+    told = f"{len(others)} of {search['of']} plans timed in {search['seconds']:.0f} s; {where}"
+    title = f"plans of {search['stage']}, {search['problem']}: finalists first"
+    return [Table(title, columns, rows), Text(told, "faint")]
+
+
+def _by_time(plans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(plans, key=lambda each: float(each["milliseconds"]["median"]))
 
 
 def _verified(found: bool | None) -> str | None:  # noqa: FBT001 - a field of a row, as it stands there
@@ -151,7 +183,8 @@ def _row(each: dict[str, Any], *, brief: bool = False) -> tuple[Cell, ...]:
         *(each["layout"], each["init"], each["l2"], *_time(each)),
         None if share is None else f"{share:.1f}",
         *(each["verdict"], _tenths(each.get("percent_of_measured_peak"))),
-        *(_whole(each["clock_mhz"]), _whole(each["power_w"])),
+        *(_whole(each["clock_mhz"]), _tenths(each.get("percent_of_tensor_peak_at_clock"))),
+        _whole(each["power_w"]),
         "yes" if each["verified"] else "NO",
         None if error is None else f"{error:.3g}",
     )
@@ -257,7 +290,10 @@ def _held_down(stages: list[dict[str, Any]]) -> list[Block]:
 
 
 def _clocks(stages: list[dict[str, Any]]) -> list[Block]:
-    """Return how far NVML's clock lies from the one that a kernel counted in the same run."""
+    """Return where the clock comes from, and how far NVML's lies from one that was counted in the same run."""
+    counted = [each for each in stages if each.get("clock_source") == "SM"]
+    if counted:
+        return [Text(_counted_clocks(counted), "faint")]
     peaks = [each["peak"] for each in stages if each.get("peak") and each["peak"]["clock_mhz"]]
     if not peaks:
         return []
@@ -267,6 +303,20 @@ def _clocks(stages: list[dict[str, Any]]) -> list[Block]:
         f"{worst['clock_mhz']:.0f}, and the kernel counted {worst['sm_mhz']:.0f}."
     )
     return [Text(text, "faint")]
+
+
+def _counted_clocks(stages: list[dict[str, Any]]) -> str:
+    """Return what MHz and the share of the tensor cores mean."""
+    text = (
+        "MHz are what the SMs counted throughout each sample; tensor % is the work of a cycle, of what the tensor "
+        "cores can do in one"
+    )
+    both = [each for each in stages if each["nvml_mhz"]]
+    if not both:
+        return f"{text}."
+    worst = max(both, key=lambda each: abs(float(each["nvml_mhz"]) - float(each["clock_mhz"])))
+    told = f"NVML, once a sample, told {worst['nvml_mhz']:.0f} where they counted {worst['clock_mhz']:.0f}"
+    return f"{text}. {told} ({worst['stage']})."
 
 
 def _baselines(stages: list[dict[str, Any]]) -> list[Block]:
@@ -326,28 +376,41 @@ def _wrong(stages: list[dict[str, Any]]) -> list[Block]:
         for each in stages
         if each["first_wrong"]
     ]
-    where: list[Block] = [
-        Table(
-            f"{each['stage']}: where the wrong elements are, told from {each['wrong_shape']['listed']}",
-            ("group", "hit", "of", "the most wrong ones"),
-            [_group(group) for group in each["wrong_shape"]["groups"]],
-        )
-        for each in stages
-        if each["wrong_shape"]
-    ]
+    where = [block for each in stages if each["wrong_shape"] for block in _wrong_shape(each)]
     return first + where
+
+
+def _wrong_shape(each: dict[str, Any]) -> list[Block]:
+    """Return where wrong elements are: by tile, warp and fragment, and by the blocks of a cluster."""
+    shape = each["wrong_shape"]
+    ranks: list[tuple[Cell, ...]] = [
+        (
+            *(rank["rank"], rank["wrong"], rank["elements"]),
+            f"{100 * rank['wrong'] / rank['elements']:.1f}" if rank["elements"] else None,
+        )
+        for rank in shape["ranks"]
+    ]
+    columns = ("group", "hit", "of", "told from", "the most wrong ones")
+    groups = [_group(group) for group in shape["groups"]]
+    blocks: list[Block] = [Table(f"{each['stage']}: where the wrong elements are", columns, groups)]
+    if ranks:
+        title = f"{each['stage']}: wrong elements by the block of a cluster that computes them"
+        blocks.append(Table(title, ("cluster rank", "wrong", "elements", "%"), ranks))
+    return blocks
 
 
 def _group(group: dict[str, Any]) -> tuple[Cell, ...]:
     most = ", ".join(f"{','.join(map(str, each['index']))}: {each['wrong']}" for each in group["most"])
-    return group["group"], group["hit"], group["of"], most
+    return group["group"], group["hit"], group["of"], group["told_from"], most
 
 
-def _explanation(each: dict[str, Any]) -> list[Block]:
-    """Return the explanation of one stage as small tables."""
+def _explanation(each: dict[str, Any], *, pipeline: bool) -> list[Block]:
+    """Return the explanation of one stage as small tables, and its pipeline where that is asked for."""
     return [
         Table("work", ("quantity", "value"), _work(each)),
-        Table("shared memory of a block", ("buffer", "bytes", "%"), _shared(each["shared"])),
+        Table("shared memory of a block", ("buffer", "bytes", "%", ""), _shared(each["shared"])),
+        *_tensor_memory(each["tensor_memory"]),
+        *(pipeline_blocks(each["pipeline"]) if pipeline and each["pipeline"] else []),
         *_occupancy(each),
         *_bounds(each),
     ]
@@ -429,7 +492,14 @@ def _shared(shared: dict[str, Any]) -> list[tuple[Cell, ...]]:
     if most is not None:
         named["of an SM"] = most + shared["reserved"]
     whole = named.get("of an SM")
-    return [(name, count, f"{100 * count / whole:.1f}" if whole else None) for name, count in named.items()]
+    if not whole:
+        return [(name, count, None, None) for name, count in named.items()]
+    return [(name, n, f"{100 * n / whole:.1f}", bar(100 * n / whole)) for name, n in named.items()]
+
+
+def _tensor_memory(held: dict[str, int]) -> list[Block]:
+    rows: list[tuple[Cell, ...]] = list(held.items())
+    return [Table("tensor memory of a block", ("what", "columns"), rows)] if rows else []
 
 
 def _occupancy(each: dict[str, Any]) -> list[Block]:

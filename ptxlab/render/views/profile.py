@@ -21,6 +21,10 @@ _UNITS = {
     "banks": "wavefronts",
     "tensor f32": "FLOP",
     "tensor f16": "FLOP",
+    "tensor tf32": "FLOP",
+    "tensor e4m3": "FLOP",
+    "tensor e5m2": "FLOP",
+    "tensor s8": "OP",
     "memory": "bytes",
     "l1 wavefronts": "wavefronts",
 }

@@ -1,0 +1,201 @@
+// hopper-fp8: 8-bit floats, and where their sums are kept. C = activation(alpha A x B + beta C + bias), C row-major.
+//
+// Idea: the tensor cores sum 8-bit floats with 14 bits, less than half of what float32 holds: each of 32 products, and
+// what has been summed so far, loses what lies 13 bits below the largest of them. Over a long k that adds up. PROMOTED
+// leaves only 128 products of k, one stage of the ring, to the tensor cores; the consumers add what these make of each
+// stage to sums of their own, in float32. A stage takes four instructions, so a consumer waits for its products, and
+// adds, a fourth as often as it would if it distrusted each of them.
+//
+// What that costs: a thread holds sums and parts of sums, so tiles are smaller; and the tensor cores would idle while
+// a consumer adds. So the consumers, which share a tile, take turns stage by stage (Baton): one adds while the products
+// of the other run. Otherwise this is the rung below: clusters, a ring of stages, C by TMA, and without promotion
+// consumers that share a tile or have tiles of their own (PINGPONG). 8-bit elements lie along k in both operands,
+// since wgmma transposes none but those of 16 bits.
+//
+// Macros: TYPE (__nv_fp8_e4m3, __nv_fp8_e5m2), OUT (half, __nv_bfloat16, float), BM BN (a tile), PARTS (instructions
+// beside each other that cover its columns), PROMOTED, TURNS, PINGPONG, CLUSTER_M CLUSTER_N (tiles of a cluster, down and
+// across), STAGES, BUFFERS (panels of a warp), GROUP (in clusters), SCALED (0: alpha is 1 and beta 0), BIAS (1: there is
+// one), ACTIVATION (none, relu, gelu), PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
+
+#include <ptxlab/elect.cuh>
+#include <ptxlab/gemm_baton.cuh>
+#include <ptxlab/gemm_cluster.cuh>
+#include <ptxlab/gemm_operand.cuh>
+#include <ptxlab/gemm_order.cuh>
+#include <ptxlab/gemm_store.cuh>
+#include <ptxlab/griddepcontrol.cuh>
+#include <ptxlab/setmaxnreg.cuh>
+
+namespace {
+
+constexpr int BK = ptxlab::TILE_DEPTH<TYPE>;
+constexpr int CONSUMERS = 2, SHARING = PINGPONG ? 1 : CONSUMERS;  // consumers that multiply one tile together
+constexpr int HIGH = BM / SHARING / 64, N = BN / PARTS;  // 64 rows each, and columns, of the instructions of a consumer
+constexpr int BYTES_A = BM * ptxlab::LINE, STAGE = BYTES_A + BN * ptxlab::LINE;
+using ShareOfA = ptxlab::OperandTile<BM / CLUSTER_N, true>;  // what a block copies of a tile
+using ShareOfB = ptxlab::OperandTile<BN / CLUSTER_M, true>;
+using Cluster = ptxlab::ClusterPlace<CLUSTER_M, CLUSTER_N>;
+using Ring = ptxlab::Ring<STAGES>;
+using Turn = ptxlab::Turn<STAGES>;
+using Store = ptxlab::PanelStore<OUT, SCALED, BUFFERS, BIAS, ptxlab::Activation::ACTIVATION>;
+using Sums = unsigned[HIGH][PARTS][N / 2];
+using ptxlab::Baton;
+using ptxlab::TensorMap;
+
+// The tiles of this block, one after the other.
+struct Tiles {
+    Cluster place;
+    int down, across;  // clusters' worth of tiles
+    int index, stride;
+
+    __device__ __forceinline__ Tiles(int m, int n)
+        : down((m - 1) / (BM * CLUSTER_M) + 1), across((n - 1) / (BN * CLUSTER_N) + 1),
+          index(blockIdx.x / Cluster::BLOCKS), stride(gridDim.x / Cluster::BLOCKS)
+    {
+    }
+
+    __device__ __forceinline__ bool next(int& row, int& col)
+    {
+        if (index >= down * across) return false;
+        const ptxlab::TileAt at = ptxlab::serpentine<GROUP>(index, down, across);
+        row = (at.row * CLUSTER_M + place.row) * BM;
+        col = (at.col * CLUSTER_N + place.col) * BN;
+        index += stride;
+        return true;
+    }
+};
+
+// One thread fills stage after stage, for this block and its neighbours in the cluster.
+__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring, unsigned shared,
+                                        Tiles tiles, int steps)
+{
+    Turn turn;
+    const unsigned part_a = tiles.place.col * ShareOfA::BYTES, part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
+    int row, col;
+    while (tiles.next(row, col)) {
+        row += tiles.place.col * (BM / CLUSTER_N);
+        col += tiles.place.row * (BN / CLUSTER_M);
+#pragma unroll 1
+        for (int step = 0; step < steps; ++step, turn.advance()) {
+            const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
+            ring.wait_empty(turn);
+            ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and from outside of the matrix
+            if constexpr (CLUSTER_N == 1) ShareOfA::load(stage, a, row, step * BK, full);
+            else ShareOfA::multicast(stage + part_a, a, row, step * BK, full, tiles.place.row_mask());
+            if constexpr (CLUSTER_M == 1) ShareOfB::load(stage + BYTES_A, b, col, step * BK, full);
+            else ShareOfB::multicast(stage + part_b, b, col, step * BK, full, tiles.place.col_mask());
+        }
+    }
+}
+
+// A warpgroup multiplies its rows of all stages of a tile, and leaves the sums to the tensor cores.
+__device__ __forceinline__ void multiply(Sums& sums, const Ring& ring, Turn& turn, const Cluster& place,
+                                         unsigned shared, int first_row, int steps, Baton& baton)
+{
+    const int lane = threadIdx.x % 32;
+    int read = 0;  // the stage of the step before
+    if constexpr (PINGPONG) baton.take();
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        const unsigned stage = shared + turn.stage * STAGE;
+        ring.wait_full(turn);
+        ptxlab::wgmma_fence();
+        ptxlab::multiply_tile<TYPE, N, HIGH, PARTS, true, true>(sums, stage + first_row * ptxlab::LINE,
+                                                                stage + BYTES_A, step > 0);
+        ptxlab::wgmma_commit();
+        ptxlab::wgmma_wait<1>();  // the products of the step before are done
+        if (step > 0) place.release(ring.empty(read), lane);
+        read = turn.stage;
+        turn.advance();
+    }
+    if constexpr (PINGPONG) baton.hand_over();
+    ptxlab::wgmma_wait<0>();
+    place.release(ring.empty(read), lane);
+}
+
+// The same, but adds the products of each stage to sums of its own.
+__device__ __forceinline__ void multiply_and_add(Sums& sums, const Ring& ring, Turn& turn, const Cluster& place,
+                                                 unsigned shared, int first_row, int steps, Baton& baton)
+{
+    unsigned(&flat)[HIGH * PARTS][N / 2] = reinterpret_cast<unsigned(&)[HIGH * PARTS][N / 2]>(sums);
+#pragma unroll
+    for (int i = 0; i < HIGH * PARTS * (N / 2); ++i) flat[i / (N / 2)][i % (N / 2)] = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+        const unsigned a = shared + turn.stage * STAGE + first_row * ptxlab::LINE;
+        const unsigned b = shared + turn.stage * STAGE + BYTES_A;
+        ring.wait_full(turn);
+#pragma unroll
+        for (int i = 0; i < HIGH * PARTS; ++i) {
+            unsigned part[1][1][N / 2];
+            if constexpr (TURNS) baton.take();
+            ptxlab::wgmma_fence();
+            ptxlab::multiply_tile<TYPE, N, 1, 1, true, true>(part, a + i / PARTS * ptxlab::BYTES_OF_64_ROWS,
+                                                             b + i % PARTS * N * ptxlab::LINE, false);
+            ptxlab::wgmma_commit();
+            if constexpr (TURNS) baton.hand_over();
+            ptxlab::wgmma_wait<0>();
+            if (i == HIGH * PARTS - 1) place.release(ring.empty(turn.stage), threadIdx.x % 32);
+#pragma unroll
+            for (int j = 0; j < N / 2; ++j) flat[i][j] = ptxlab::added<TYPE>(flat[i][j], part[0][0][j]);
+        }
+        turn.advance();
+    }
+}
+
+__device__ __forceinline__ void consume(const TensorMap& c, Store store, const Ring& ring, unsigned shared, Tiles tiles,
+                                        int steps, int warp, Baton baton)
+{
+    const int first_row = PINGPONG ? 0 : warp / 4 * HIGH * 64;  // of this warpgroup, in the tile
+    Turn turn;
+    int row, col, other_row, other_col;
+    if (PINGPONG && warp / 4 == 1 && tiles.next(other_row, other_col)) turn.advance(steps);  // the first is the other's
+    while (tiles.next(row, col)) {
+        Sums sums;
+        if constexpr (PROMOTED) multiply_and_add(sums, ring, turn, tiles.place, shared, first_row, steps, baton);
+        else multiply(sums, ring, turn, tiles.place, shared, first_row, steps, baton);
+#pragma unroll
+        for (int i = 0; i < HIGH; ++i)
+            store.template store<N, PARTS>(c, sums[i], row + first_row + warp % 4 * 16 + 64 * i, col);
+        if (PINGPONG && tiles.next(other_row, other_col)) turn.advance(steps);
+    }
+    Store::finish();
+}
+
+}  // namespace
+
+extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
+KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c_map,
+       const OUT* c, int m, int n, int k, float alpha, float beta, const OUT* bias)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];  // the swizzle is one of absolute addresses
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
+    const unsigned staging = shared + STAGES * STAGE;
+    const Ring ring(staging + 4 * CONSUMERS * Store::BYTES);
+    const unsigned batons = ring.barriers + Ring::BYTES;
+    const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // alike in the warp, and known to be
+    const Tiles tiles(m, n);
+    const int steps = (k - 1) / BK + 1;
+
+    if (threadIdx.x == 0) {
+        Baton::init(batons);
+        ring.init(4 * SHARING * Cluster::NEIGHBOURS);
+        ptxlab::prefetch_map(a);
+        ptxlab::prefetch_map(b);
+        ptxlab::prefetch_map(c_map);
+    }
+    Cluster::meet();  // before anyone arrives at a barrier, or copies into a neighbour
+    ptxlab::launch_dependents();
+    ptxlab::grid_dependency_wait();
+
+    if (warp < 4) {
+        ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
+        unsigned leader;
+        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles, steps);
+    } else {
+        ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
+        const Store store{staging + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta, bias}};
+        consume(c_map, store, ring, shared, tiles, steps, warp - 4, Baton(batons, warp / 4 - 1));
+    }
+    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();  // a neighbour may still arrive at a barrier of this block
+}

@@ -1,0 +1,152 @@
+"""``ptxlab gemm --tune``: times the plans of a stage for a problem, and keeps the fastest for this card.
+
+Plans are tried in heats, those that the model thinks fastest first; the fastest of all heats meet in a final,
+in which they take turns. The winner lies in the compile cache, by card, kernel and problem, and is taken
+from then on wherever no plan is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from ptxlab.device.client import Worker
+from ptxlab.device.job import DeviceInfo
+from ptxlab.errors import DeviceError, PtxlabError
+from ptxlab.experiments.base import Case, Value
+from ptxlab.experiments.gemm.check import Check
+from ptxlab.experiments.gemm.live import Show, reporting
+from ptxlab.experiments.gemm.measure import Entrant, Method, Trial, measure, rows
+from ptxlab.experiments.gemm.problem import Problem
+from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.experiments.unit import digest, unit_builder
+from ptxlab.toolchain import cache
+from ptxlab.toolchain.build import Build
+
+MOST_PLANS, OF_A_HEAT, FINALISTS = 48, 6, 4
+MOST_SECONDS = 60.0
+"""After which no further heat begins."""
+
+HEAT = Method(versus="none", warmup_ms=100.0, samples=5)
+FINAL = Method(versus="none", warmup_ms=500.0, samples=15)
+FILE = "plan.json"
+
+
+@dataclass
+class Search:
+    """A search under way: the problem, where it is timed, and what each plan took so far."""
+
+    check: Check
+    cold: bool
+    worker: Worker
+    device: DeviceInfo
+    show: Show
+    timed: list[tuple[Entrant, dict[str, Any]]] = field(default_factory=list)
+    failed: list[PtxlabError] = field(default_factory=list)
+
+    def heat(self, entrants: Sequence[Entrant], method: Method, done: float, share: float) -> None:
+        """Time some plans in turn, and keep what came out of it."""
+        trial = Trial(tuple(entrants), self.check, replace(method, cold=self.cold))
+        result = measure(trial, self.worker, self.device, reporting(trial, self.show, done, share))
+        self.timed += zip(entrants, rows(trial, result, self.device), strict=True)
+
+    def fastest(self, count: int) -> list[tuple[Entrant, dict[str, Any]]]:
+        """Return the fastest of those whose result is right."""
+        right = [each for each in self.timed if each[1]["verified"]]
+        return sorted(right, key=lambda each: float(each[1]["milliseconds"]["median"]))[:count]
+
+
+def preferred(stage: GemmStage, case: Case, device: DeviceInfo, named: Collection[str]) -> Case:
+    """Return the point with the plan that was the fastest on this card, unless a plan was asked for."""
+    if not stage.planned or set(named) & set(stage.planned):
+        return case
+    entry = cache.load(_key(stage, case, device))
+    return stage.case(case.arch, **(case.params | json.loads(entry.files[FILE]))) if entry else case
+
+
+def tuned(
+    stage: GemmStage, case: Case, named: Collection[str], search: Search
+) -> tuple[Case, dict[str, Any]]:
+    """Return the point with the fastest plan, and what is to be told of the search.
+
+    Raises:
+        DeviceError: no plan survives.
+
+    """
+    begin = time.monotonic()
+    plans = list(islice(_plans(stage, case, named), MOST_PLANS))
+    _heats(stage, plans, search, begin + MOST_SECONDS)
+    finalists = search.fastest(FINALISTS)
+    if not finalists:
+        raise (search.failed or [DeviceError(f"no plan of {stage.name} gives a right result")])[0]
+    tried, search.timed = search.timed, []
+    search.heat([entrant for entrant, _ in finalists], FINAL, 0.9, 0.1)
+    winner, row = (search.fastest(1) or finalists)[0]
+    chosen = {name: winner.case.params[name] for name in stage.planned}
+    kept = cache.store(
+        _key(stage, case, search.device), {FILE: json.dumps(chosen).encode()}, {"kind": "plan"}
+    )
+    return winner.case, {
+        "stage": stage.name,
+        "problem": str(search.check.problem),
+        "device": search.device.name,
+        "plans": [_told(stage, *each) for each in (*search.timed, *tried)],
+        "finalists": len(search.timed),
+        "of": len(plans),
+        "failed": [error.message for error in search.failed],
+        "seconds": time.monotonic() - begin,
+        "chosen": chosen,
+        "milliseconds": row["milliseconds"],
+        "kept": str(kept) if kept else None,
+    }
+
+
+def _heats(stage: GemmStage, plans: list[Case], search: Search, until: float) -> None:
+    """Time plans heat by heat, those of later heats being compiled meanwhile, until the time is over."""
+    heats = [plans[first : first + OF_A_HEAT] for first in range(0, len(plans), OF_A_HEAT)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        builds = [pool.submit(unit_builder(stage, cases, cases[0].arch)) for cases in heats]
+        for index, (cases, build) in enumerate(zip(heats, builds, strict=True)):
+            if index and time.monotonic() > until:
+                break
+            try:
+                search.heat(_entrants(stage, cases, build), HEAT, 0.9 * index / len(heats), 0.9 / len(heats))
+            except PtxlabError as error:  # after a fault the next heat gets a fresh worker
+                search.failed.append(error)
+        pool.shutdown(cancel_futures=True)
+
+
+def _entrants(stage: GemmStage, cases: Sequence[Case], build: Future[Build]) -> list[Entrant]:
+    cubin = build.result().cubin
+    return [Entrant(stage, case, cubin) for case in cases]
+
+
+def _plans(stage: GemmStage, case: Case, named: Collection[str]) -> Iterator[Case]:
+    """Yield the point with each plan that agrees with what was asked for, the one it has first."""
+    given = {name: case.params[name] for name in stage.planned if name in named}
+    found = {case.key: case}
+    yield case
+    for plan in stage.plans(case):
+        if given.items() <= plan.items():
+            each = stage.case(case.arch, **(case.params | plan))
+            if each.key not in found:
+                found[each.key] = each
+                yield each
+
+
+def _told(stage: GemmStage, entrant: Entrant, row: dict[str, Any]) -> dict[str, Any]:
+    plan: dict[str, Value] = {name: entrant.case.params[name] for name in stage.planned}
+    return {"plan": plan} | {name: row[name] for name in ("milliseconds", "tflops", "verified")}
+
+
+def _key(stage: GemmStage, case: Case, device: DeviceInfo) -> str:
+    """Return what a plan is kept by; the kernel's digest knows types, layout and options."""
+    return cache.key_of(
+        plan_of=stage.name, device=device.name, kernel=digest(stage, case), problem=str(Problem.of(case))
+    )

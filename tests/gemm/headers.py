@@ -1,0 +1,90 @@
+"""What each kernel's header says was measured, made of recordings: python tests/gemm/headers.py writes it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from readme_ladder import DTYPE, SIZES
+
+from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.stage import GemmStage
+from ptxlab.experiments.registry import find_stage, stage_entries
+
+Row = dict[str, Any]
+
+BEGIN, END = "// Measured (", "\n//\n"
+"""Around the paragraph; others stand before and behind it."""
+
+WIDTH = 110
+
+
+def measured() -> dict[Path, list[Row]]:
+    """Return the source of each stage that was recorded, and a row for each size."""
+    stages = (find_stage(entry.name) for entry in stage_entries())
+    found = {stage.source: _rows(stage) for stage in stages}
+    return {source: rows for source, rows in found.items() if rows}
+
+
+def _rows(stage: GemmStage) -> list[Row]:
+    legal = stage.options()["dtype"].choices
+    dtype = DTYPE if DTYPE in legal else legal[0]
+    rows = {row["m"]: row for row in reversed(recorded(stage)) if _is_meant(row, dtype)}
+    return [rows[size] for size in SIZES if size in rows]
+
+
+def _is_meant(row: Row, dtype: object) -> bool:
+    cube = row["m"] == row["n"] == row["k"]
+    return cube and (row["layout"], row["init"], row["dtype"]) == ("tn", "normal", dtype)
+
+
+def written(text: str, rows: list[Row]) -> str:
+    """Return a kernel with what the rows say."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{paragraph(rows)}{END}{after}"
+
+
+def paragraph(rows: list[Row]) -> str:
+    """Return what the rows say, as lines of a comment."""
+    first = rows[0]
+    device = first["device"].removeprefix("NVIDIA ")
+    how = f"{first['dtype']} tn, normal values, cold, all rungs in turn in one run"
+    sizes, tflops = _each(rows, lambda row: f"{row['m']}^3"), _each(rows, lambda row: f"{row['tflops']:.0f}")
+    said = [f"({device}, {first['date']}; {how}): at {sizes} {tflops} TFLOP/s"]
+    if first["percent_of_cublas"]:
+        said.append(f"{_each(rows, _percent('percent_of_cublas'))} % of the faster library")
+    if first["peak"]:
+        share = _each(rows, _percent("percent_of_measured_peak"))
+        said.append(f"{share} % of the ceiling of {first['peak']['ceiling']}")
+    if first["gain"]:
+        said.append(f"over {first['gain']['over']} {_each(rows, lambda row: _gain(row['gain']))} %")
+    text = f"Measured {'; '.join(said)}."
+    return textwrap.fill(text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+
+
+def _each(rows: list[Row], say: Callable[[Row], str]) -> str:
+    """Return what is to be said of each row: "1, 2 and 3"."""
+    *others, last = map(say, rows)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _percent(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[name]:.0f}"
+
+
+def _gain(gain: Row) -> str:
+    """Return the percent of a gain, which may be no more than noise."""
+    return f"{gain['percent']:+.1f}" + ("" if gain["real"] else " (noise)")
+
+
+def main() -> None:
+    """Write the headers."""
+    for source, rows in measured().items():
+        source.write_text(written(source.read_text(encoding="utf-8"), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Blocks of a cluster that send on what they copied: what their kernels hold, what does not go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxlab.errors import UsageError
+from ptxlab.experiments.registry import find_stage
+from ptxlab.experiments.unit import build_unit
+from ptxlab.sass.claims import check_claims
+from ptxlab.sass.report import kernels
+
+STAGE = find_stage("cluster")
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout", "neighbours", "boxes"),
+    [("2x1", "tn", 1, 2), ("1x2", "nt", 1, 1 + 4), ("2x2", "tn", 2, 2), ("4x1", "tt", 3, 2)],
+)
+def test_each_share_is_sent_to_each_neighbour(shape: str, layout: str, neighbours: int, boxes: int) -> None:
+    """One copy between shared memories for each, and no multicast beside it."""
+    case = STAGE.case("sm_90a", share="dsmem", cluster_shape=shape, layout=layout)
+    (kernel,) = kernels(build_unit(STAGE, [case], "sm_90a"))
+    assert [detail for _, ok, detail in check_claims(kernel, STAGE.claims(case)) if not ok] == []
+    copies = {op: count for op, count in kernel["counts"].items() if op.startswith(("UBLKCP", "UTMALDG"))}
+    assert copies == {"UBLKCP.S.S": neighbours, "UTMALDG.2D": boxes}
+
+
+def test_a_stage_that_is_sent_on_has_a_third_barrier() -> None:
+    """It says that there is something to send."""
+    both = [STAGE.shared(STAGE.case("sm_90a", share=share)) for share in ("multicast", "dsmem")]
+    assert [buffers["barriers"] for buffers in both] == [4 * 2 * 8, 4 * 3 * 8]
+
+
+def test_a_block_alone_has_nobody_to_send_to() -> None:
+    """The message names a cluster that would do."""
+    with pytest.raises(
+        UsageError, match="legal: a cluster of several blocks, such as --set cluster_shape=2x1"
+    ):
+        STAGE.case("sm_90a", share="dsmem", cluster_shape="1x1")
