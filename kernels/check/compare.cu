@@ -1,7 +1,7 @@
-// Recomputes every element of C = activation(alpha A x B + beta C + bias) in float64 and compares. Nothing is sampled
-// and nothing skipped.
+// Recomputes every element of C = activation(alpha A x B + beta C + bias) in float64 and compares. Nothing is
+// sampled and nothing skipped.
 //
-// Method: a block owns 64x64 elements, a thread 4x4 of them; slabs of A and B, 16 deep in k, pass through
+// Method: a block owns 64x64 elements, a thread 4x4 of them; slabs of A and B, 32 deep in k, pass through
 // shared memory as doubles. The products of two inputs are exact in float64, and so is every sum of
 // theirs as far as the bound below can tell. The matrices are read through strides, so the reference knows
 // nothing of the layout code that is on trial.
@@ -11,26 +11,31 @@
 //     e = unit * (sum over the steps of |S|) + magnitude_unit * P + floor
 // whose derivation stands in ptxlab/experiments/gemm/bound.py. Where P <= exact_limit and the
 // inputs are integers every partial sum is exact in the accumulator, and e = 0. Rounding is monotone, so a
-// right sum lies between those of S - e and S + e in the accumulator's type, both inclusive; and what goes into
-// the activation between what is made of these two, T = alpha * sum, U = beta * C and V = bias: T + U + V, less or
-// more
+// right sum lies between those of S - e and S + e in the accumulator's type, both inclusive; and what goes
+// into the activation between what is made of these two, T = alpha * sum, U = beta * C and V = bias:
+// T + U + V, less or more
 //     s = scale_unit * (|T| + |U| + |V|) + scale_floor
-// in float32. s = 0 where nothing is scaled or added, and where |alpha| P + |U| + |V| <= scale_exact_limit with
-// integers. A right result lies between the least and the greatest that the activation makes of that interval, less
-// or more activation_unit of the larger end, in float32 and then in the output's type. With e = s = 0 and a unit of
-// 0 that is one value. NaN lies in no interval.
+// in float32. s = 0 where nothing is scaled or added, and where |alpha| P + |U| + |V| <= scale_exact_limit
+// with integers. A right result lies between the least and the greatest that the activation makes of that
+// interval, less or more activation_unit of the larger end, in float32 and then in the output's type. With
+// e = s = 0 and a unit of 0 that is one value. NaN lies in no interval.
 //
-// An element ends in exactly one class: nan or infinite (what goes into the activation is, because an input is
-// infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
+// 8-bit floats are summed with so few bits that the bound says little. But how is known to the last bit, so
+// what has summed them in one chain, k in ascending order, must have that very sum: then S - e and S + e above
+// are both what add_as_wgmma() makes.
+//
+// An element ends in exactly one class: nan or infinite (what goes into the activation is, because an input
+// is infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
 // permitted result is infinite: equal infinities prove nothing), or verified.
 //
-// Macros: TYPE (those of ptxlab/gemm_types.cuh), ACCUMULATE (float, half, int), OUT (half, __nv_bfloat16, float,
-// int), BIAS (1: there is one), ACTIVATION (none, relu, gelu), KERNEL.
+// Macros: TYPE (those of ptxlab/gemm_types.cuh), ACCUMULATE (float, half, int), OUT (half, __nv_bfloat16,
+// float, int), BIAS (1: there is one), ACTIVATION (none, relu, gelu), KERNEL.
 
 #include <ptxlab/gemm_types.cuh>
 
 constexpr int TILE = 64;     // rows and columns of C of a block
-constexpr int SLAB = 16;     // depth in k of one step of the bound
+constexpr int SLAB = 32;     // depth in k of what shared memory holds, and of wgmma on 8-bit floats
+constexpr int STEP = 16;     // depth in k of one step of the bound
 constexpr int THREADS = 16;  // along each side of the block
 constexpr int OWN = TILE / THREADS;
 constexpr int PITCH = TILE + 1;  // doubles; an odd pitch spreads a column over all banks
@@ -66,7 +71,8 @@ __device__ double number(T x)
 
 __device__ double number(int x) { return x; }
 
-// What sums pass through on their way out: float32, in which they are scaled, or nothing if they stay integers.
+// What sums pass through on their way out: float32, in which they are scaled, or nothing if they stay
+// integers.
 template <typename Out>
 struct WayOut {
     using Type = float;
@@ -118,13 +124,14 @@ __device__ void permit(Element& element, double low, double high, double unit)
     element.high = isnan(ends[1]) ? ends[1] : written(fmax(ends[0], ends[1]) + lost);
 }
 
-// Fills in the reference and its interval for the sum s, which may be off by e. Returns what goes into the activation.
-__device__ double expect(Element& element, const Scaling& by, double s, double e, double magnitude, double before,
-                         double bias)
+// Fills in the reference for the sum s, and its interval for sums from `least` to `greatest`. Returns what goes
+// into the activation.
+__device__ double expect(Element& element, const Scaling& by, double s, double least, double greatest,
+                         double magnitude, double before, double bias)
 {
     const double old = by.beta == 0.0 ? 0.0 : by.beta * before;  // not read where beta is zero
-    const double below = by.alpha * through(ACCUMULATE(), s - e);
-    const double above = by.alpha * through(ACCUMULATE(), s + e);
+    const double below = by.alpha * through(ACCUMULATE(), least);
+    const double above = by.alpha * through(ACCUMULATE(), greatest);
     const double addends = fabs(old) + fabs(bias), added = old + bias;
     const bool exact = fabs(by.alpha) * magnitude + addends <= by.exact_limit;
     const double most = fmax(fabs(below), fabs(above)) + addends;
@@ -159,11 +166,67 @@ __device__ void stage(double (*slab)[PITCH], const TYPE* matrix, int64 first, in
     }
 }
 
+template <typename T>
+constexpr float LEAST_NORMAL = 0.0f;  // of 8-bit floats alone
+template <>
+constexpr float LEAST_NORMAL<__nv_fp8_e4m3> = 0x1p-6f;
+template <>
+constexpr float LEAST_NORMAL<__nv_fp8_e5m2> = 0x1p-14f;
+
+// The power of two that a number is aligned by: a subnormal factor by that of the smallest normal one.
+__device__ float power_of(float x) { return __int_as_float(__float_as_int(x) & 0x7f800000); }
+
+__device__ float power_of_factor(double x)
+{
+    return x == 0.0 ? 0.0f : fmaxf(power_of(float(x)), LEAST_NORMAL<TYPE>);
+}
+
+// Adds a slab to sums of 8-bit floats as wgmma does, and as ptxlab/isa/accumulate.py says it: 32 products and
+// the sum are aligned to the largest exponent among them, keep 13 bits behind it, and lose the rest; the result
+// keeps 13 bits behind its own first.
+__device__ void add_as_wgmma(float (&sum)[OWN][OWN], const double (*a)[PITCH], int y0,
+                             const double (*b)[PITCH], int x0)
+{
+    float top[OWN][OWN];
+    int kept[OWN][OWN];
+    for (int i = 0; i < OWN; ++i) {
+        for (int j = 0; j < OWN; ++j) top[i][j] = power_of(sum[i][j]);
+    }
+#pragma unroll 4
+    for (int kk = 0; kk < SLAB; ++kk) {
+        for (int i = 0; i < OWN; ++i) {
+            const float x = power_of_factor(a[kk][y0 + i * THREADS]);
+            for (int j = 0; j < OWN; ++j)
+                top[i][j] = fmaxf(top[i][j], x * power_of_factor(b[kk][x0 + j * THREADS]));
+        }
+    }
+    for (int i = 0; i < OWN; ++i) {
+        for (int j = 0; j < OWN; ++j) {
+            top[i][j] = top[i][j] == 0.0f ? 1.0f : 0x1p13f / top[i][j];  // from here on: one by the last bit
+            kept[i][j] = __float2int_rz(sum[i][j] * top[i][j]);
+        }
+    }
+#pragma unroll 4
+    for (int kk = 0; kk < SLAB; ++kk) {
+        for (int i = 0; i < OWN; ++i) {
+            const float x = a[kk][y0 + i * THREADS];
+            for (int j = 0; j < OWN; ++j)
+                kept[i][j] += __float2int_rz(x * float(b[kk][x0 + j * THREADS]) * top[i][j]);
+        }
+    }
+    for (int i = 0; i < OWN; ++i) {
+        for (int j = 0; j < OWN; ++j)
+            sum[i][j] = __int_as_float(__float_as_int(float(kept[i][j])) & ~0x3ff) / top[i][j];
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS * THREADS)
 KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, const OUT* bias, Summary* summaries,
-       Element* list, unsigned* listed, unsigned capacity, int64 m, int64 n, int64 k, int64 a_row, int64 a_col, int64 b_row,
-       int64 b_col, int64 first_tile_row, double unit, double magnitude_unit, double floor, double exact_limit, double alpha,
-       double beta, double scale_unit, double scale_floor, double scale_exact_limit, double activation_unit)
+       Element* list, unsigned* listed, unsigned capacity, int64 m, int64 n, int64 k, int64 a_row,
+       int64 a_col, int64 b_row, int64 b_col, int64 first_tile_row, double unit, double magnitude_unit,
+       double floor, double exact_limit, double alpha, double beta, double scale_unit, double scale_floor,
+       double scale_exact_limit, double activation_unit,
+       int64 chain)  // 0, or after how many values of k what wgmma has summed is added up in float32
 {
     __shared__ double a_slab[SLAB][PITCH];
     __shared__ double b_slab[SLAB][PITCH];
@@ -176,11 +239,13 @@ KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, const OUT*
     const int64 row0 = tile_row * TILE, col0 = int64(blockIdx.x) * TILE;
 
     double sum[OWN][OWN] = {}, partials[OWN][OWN] = {}, magnitude[OWN][OWN] = {};
+    float part[OWN][OWN] = {}, chained[OWN][OWN] = {};
     for (int64 k0 = 0; k0 < k; k0 += SLAB) {
         __syncthreads();
         stage(a_slab, a, row0, m, k0, k, a_row, a_col);
         stage(b_slab, b, col0, n, k0, k, b_col, b_row);
         __syncthreads();
+#pragma unroll 8
         for (int kk = 0; kk < SLAB; ++kk) {
             for (int i = 0; i < OWN; ++i) {
                 const double x = a_slab[kk][y0 + i * THREADS];
@@ -188,11 +253,18 @@ KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, const OUT*
                     const double y = b_slab[kk][x0 + j * THREADS];
                     sum[i][j] = fma(x, y, sum[i][j]);
                     magnitude[i][j] = fma(fabs(x), fabs(y), magnitude[i][j]);
+                    if (kk % STEP == STEP - 1 && k0 + kk / STEP * STEP < k) partials[i][j] += fabs(sum[i][j]);
                 }
             }
         }
+        if (LEAST_NORMAL<TYPE> == 0.0f || chain == 0) continue;
+        add_as_wgmma(part, a_slab, y0, b_slab, x0);
+        if ((k0 + SLAB) % chain != 0 && k0 + SLAB < k) continue;
         for (int i = 0; i < OWN; ++i) {
-            for (int j = 0; j < OWN; ++j) partials[i][j] += fabs(sum[i][j]);
+            for (int j = 0; j < OWN; ++j) {
+                chained[i][j] += part[i][j];
+                part[i][j] = 0.0f;
+            }
         }
     }
 
@@ -213,9 +285,10 @@ KERNEL(const TYPE* a, const TYPE* b, const OUT* c, const OUT* before, const OUT*
             const double s = sum[i][j], old = beta == 0.0 ? 0.0 : number(before[row * n + col]);
             const bool exact = magnitude[i][j] <= exact_limit;
             const double e = exact ? 0.0 : unit * partials[i][j] + magnitude_unit * magnitude[i][j] + floor;
+            const double least = chain == 0 ? s - e : chained[i][j], greatest = chain == 0 ? s + e : least;
             Element element = {int(row), int(col), number(c[row * n + col])};
             const double shift = BIAS ? number(bias[col]) : 0.0;
-            const double argument = expect(element, scaling, s, e, magnitude[i][j], old, shift);
+            const double argument = expect(element, scaling, s, least, greatest, magnitude[i][j], old, shift);
             const double added = (beta == 0.0 ? 0.0 : beta * old) + shift;
             const double rounded = written(ACTIVATION::of(alpha * through(ACCUMULATE(), s) + added));
             const Class verdict = classify(element, argument, rounded);

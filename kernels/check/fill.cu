@@ -39,8 +39,8 @@ __device__ double ints(uint64 index, uint64 stream, int)
     return static_cast<double>((random_bits(index, stream) >> 32) % 5) - 2.0;
 }
 
-// 1 to 8: sums only grow, from some 100 products on beyond 2^11, up to where f16 is exact, and stay below 2^24
-// for every k below 2^18. So a sum, or a part of one, that was kept in 16 bits shows in a C of float32.
+// 1 to 8: sums only grow, from some 100 products on beyond 2^11, up to where f16 is exact, and stay below
+// 2^24 for every k below 2^18. So a sum, or a part of one, that was kept in 16 bits shows in a C of float32.
 __device__ double naturals(uint64 index, uint64 stream, int)
 {
     return static_cast<double>((random_bits(index, stream) >> 32) % 8) + 1.0;
@@ -67,7 +67,8 @@ __device__ __nv_fp8_e4m3 rounded(__nv_fp8_e4m3, double value) { return __nv_fp8_
 
 __device__ __nv_fp8_e5m2 rounded(__nv_fp8_e5m2, double value) { return __nv_fp8_e5m2(value); }
 
-// To 10 of the 52 bits behind the leading one: half of the last one is added, a little less where that is even.
+// To 10 of the 52 bits behind the leading one: half of the last one is added, a little less where that is
+// even.
 __device__ ptxlab::Tf32 rounded(ptxlab::Tf32, double value)
 {
     const uint64 bits = __double_as_longlong(value), kept = bits + (1ull << 41) - 1 + (bits >> 42 & 1);

@@ -41,7 +41,8 @@ class Recording:
         environment: driver, compilers, and whatever else the run knew.
         variants: by name (architecture and the options that differ from their defaults).
         file: where it was read from, or None.
-        names: (architecture, identity) -> the name of the variant that was recorded there, once it was asked.
+        names: (architecture, identity, condition) -> the name of the variant that was recorded there, once
+            it was asked.
 
     """
 
@@ -58,15 +59,21 @@ class Recording:
         case: Case,
         arrays: Mapping[str, NDArray[Any]],
         result: Mapping[str, Any] | None = None,
+        condition: str = "",
     ) -> None:
-        """Put in what the device answered at one point: raw arrays, and numbers as JSON."""
+        """Put in what the device answered at one point: raw arrays, and numbers as JSON.
+
+        A condition is a word for what differed from the usual run; each keeps an answer of its own.
+        """
         variant = {
             "digest": digest(experiment, case),
             "params": dict(case.params),
             "arrays": {name: pack(array) for name, array in arrays.items()},
             "result": dict(result or {}),
         }
-        self._put(experiment, variant_name(case), variant)
+        if condition:
+            variant["condition"] = condition
+        self._put(experiment, variant_name(case, condition), variant)
 
     def merge(self, experiment: Experiment, other: Recording) -> None:
         """Put in the variants of another recording."""
@@ -74,12 +81,12 @@ class Recording:
             self._put(experiment, name, variant)
 
     def find(self, experiment: Experiment, case: Case) -> dict[str, Any] | None:
-        """Return the variant that was recorded at this very point, however it was typed then, or None."""
+        """Return what the usual run recorded at this very point, however it was typed then, or None."""
         named = self.variants.get(variant_name(case))
         if named and named["params"] == case.params:
             return named
         try:
-            name = self._names(experiment).get((case.arch, experiment.identity(case)))
+            name = self._names(experiment).get((case.arch, experiment.identity(case), ""))
         except UsageError:  # there is no such point on the recording's architecture
             return None
         return self.variants[name] if name else None
@@ -99,17 +106,17 @@ class Recording:
 
 
 def _recorded_at(experiment: Experiment, name: str, variant: Mapping[str, Any]) -> Hashable:
-    """Return the architecture and the identity of a variant's point; None if there is no such any more."""
+    """Return a variant's architecture, identity and condition; None if there is no such point any more."""
     try:
         case = experiment.point(name.partition(" ")[0], **variant["params"])
-        return case.arch, experiment.identity(case)
+        return case.arch, experiment.identity(case), variant.get("condition", "")
     except UsageError:
         return None
 
 
-def variant_name(case: Case) -> str:
+def variant_name(case: Case, condition: str = "") -> str:
     """Return what a variant is called in a recording."""
-    return f"{case.arch} {case.key}"
+    return " ".join(filter(None, (case.arch, case.key, condition)))
 
 
 def pack(array: NDArray[Any]) -> dict[str, Any]:
@@ -211,6 +218,18 @@ def start(experiment: Experiment, device: str, environment: Mapping[str, Any]) -
     return Recording(device, today, dict(environment), kept)
 
 
+def _text(kept: dict[str, Any]) -> str:
+    """Return a recording as JSON: a line for each variant, so that a difference shows which ones changed."""
+    lines = {name: _line(value) for name, value in kept.items() if name != "variants"}
+    variants = [f"{_line(name)}:{_line(kept['variants'][name])}" for name in sorted(kept["variants"])]
+    lines["variants"] = "{\n" + ",\n".join(variants) + "\n}"
+    return "{\n" + ",\n".join(f'"{name}":{lines[name]}' for name in sorted(lines)) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
 def save(experiment: Experiment, recording: Recording) -> Path:
     """Write the recording, whole or not at all, and return the file.
 
@@ -221,7 +240,7 @@ def save(experiment: Experiment, recording: Recording) -> Path:
     """
     path = recording_file(experiment, recording.device)
     kept = {name: value for name, value in vars(recording).items() if name not in ("file", "names")}
-    text = json.dumps({"schema": SCHEMA, **kept}, indent=1, sort_keys=True) + "\n"
+    text = _text({"schema": SCHEMA, **kept})
     if len(text) > LIMIT_BYTES:
         raise ToolError(f"{path} would take {len(text)} bytes; legal: at most {LIMIT_BYTES}")
     try:

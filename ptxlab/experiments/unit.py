@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from ptxlab.assets import include_folder
@@ -160,26 +160,27 @@ def digest(experiment: Experiment, case: Case) -> str:
     must not grow stale by being carried to another one. So are comments: what was measured is written there.
     """
     parts = [case.arch, repr(sorted(experiment.macros(case).items()))]
-    parts += [_code_of(file) for file in own_sources(experiment.source)]
+    parts += [_code_of(_text_of(file)) for file in own_sources(experiment.source)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _code_of(file: Path) -> str:
+@lru_cache(maxsize=256)  # each variant of a recording asks for the same files
+def _code_of(text: str) -> str:
     """Return the lines of a file that are not blank, where a comment stands for a blank."""
-    text = _TOKEN.sub(lambda match: " " if match[0].startswith("/") else match[0], _text_of(file))
+    text = _TOKEN.sub(lambda match: " " if match[0].startswith("/") else match[0], text)
     return "\n".join(line.rstrip() for line in text.split("\n") if line.strip())
 
 
 def own_sources(source: Path) -> list[Path]:
     """Return the file and every ptxlab header that it includes, directly or not, each once, in order."""
     found: list[Path] = []
-    waiting = [source]
+    waiting, shared = [source], include_folder()
     while waiting:
         file = waiting.pop(0)
         if file in found:
             continue
         found.append(file)
         for name in _INCLUDE.findall(_text_of(file)):
-            candidates = (file.parent / name, include_folder() / name)
+            candidates = (file.parent / name, shared / name)
             waiting += [path for path in candidates if is_file(path)][:1]
     return found

@@ -1,15 +1,14 @@
-"""How fast wgmma can be: what its products take, and what it takes to bring A and B out of shared memory.
+"""How fast wgmma can be: what its products take, and what it takes to bring A and B to the tensor cores.
 
 The four tensor cores of an SM take n / 2 cycles for 64 rows by n columns of 32 bytes along K: 4096 floating
 point operations a cycle of 16-bit types, twice as many of 8-bit ones, half as many of tf32. Shared memory
-delivers 128 bytes a cycle. Sources: NVIDIA, "H100 Tensor Core GPU Architecture", dense rates; CUDA
-programming guide, compute capability 9.0, 32 banks of 4 bytes. That each instruction fetches A and B once,
-and that the slower of both alone decides, is a guess.
+delivers 128 bytes a cycle, and each instruction reads B there and, if it lies there, A. The slowest decides,
+and the others hide behind it. Sources: NVIDIA, "H100 Tensor Core GPU Architecture", dense rates; CUDA
+programming guide, compute capability 9.0, 32 banks of 4 bytes. That an operand is read once, and that nothing
+else costs, is what the wgmma-throughput probe shows on silicon, as it does the cycles of A from registers.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from ptxlab.isa.wgmma import M, WgmmaForm
 
@@ -18,38 +17,32 @@ LINE = 32
 
 SHARED_BYTES_PER_CYCLE = 128
 
-TENSOR_CORES, SHARED_MEMORY = "tensor cores", "reads of shared memory"
+FROM_REGISTERS = 13
+"""Cycles that A from registers takes at any n. Source: wgmma-throughput, NVIDIA H200, 2026-11-30."""
+
+TENSOR_CORES, SHARED_MEMORY, REGISTERS = "tensor cores", "reads of shared memory", "A from registers"
 """What can decide."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """The cycles of an SM that one wgmma of a form takes at the least.
-
-    Attributes:
-        products: on the tensor cores.
-        operands: until A, if it lies there, and B are out of shared memory.
-
-    """
-
-    products: float
-    operands: float
-
-    @property
-    def cycles(self) -> float:
-        """The larger of both."""
-        return max(self.products, self.operands)
-
-    @property
-    def bound(self) -> str:
-        """What decides."""
-        return TENSOR_CORES if self.products >= self.operands else SHARED_MEMORY
-
-
-def cost(form: WgmmaForm) -> Cost:
-    """Return what one wgmma of a form costs where others are on their way before and behind it."""
+def costs(form: WgmmaForm) -> dict[str, float]:
+    """Return the cycles of an SM that a wgmma takes in each part, with others on their way around it."""
     rows = form.n + (0 if form.a_in_registers else M)
-    return Cost(form.n / 2, rows * LINE / SHARED_BYTES_PER_CYCLE)
+    return {
+        TENSOR_CORES: form.n / 2,
+        SHARED_MEMORY: rows * LINE / SHARED_BYTES_PER_CYCLE,
+        REGISTERS: FROM_REGISTERS if form.a_in_registers else 0,
+    }
+
+
+def cycles(form: WgmmaForm) -> float:
+    """Return the cycles of the slowest part."""
+    return max(costs(form).values())
+
+
+def bound(form: WgmmaForm) -> str:
+    """Return the slowest part; of two the one that is named first."""
+    found = costs(form)
+    return max(found, key=found.__getitem__)
 
 
 def flop(form: WgmmaForm) -> int:
@@ -59,4 +52,4 @@ def flop(form: WgmmaForm) -> int:
 
 def peak(form: WgmmaForm) -> float:
     """Return the operations a cycle that the tensor cores of an SM can do on this form's types."""
-    return flop(form) / cost(form).products
+    return flop(form) / costs(form)[TENSOR_CORES]

@@ -83,7 +83,8 @@ def drawn(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def unverified(document: dict[str, Any]) -> list[str]:
     """Return what was timed and is not drawn: how long a wrong result took says nothing."""
-    return [f"{row['stage']} {row['problem']}" for row in _timed(document) if not row["verified"]]
+    wrong = [row for row in _timed(document) if not row["verified"]]
+    return [f"{row['stage']} {row['m']}x{row['n']}x{row['k']}" for row in wrong]
 
 
 def _timed(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -155,8 +156,7 @@ def _figure(rows: list[dict[str, Any]], left_out: list[str]) -> Any:
     axes.set_axisbelow(True)
     axes.grid(axis="y" if along else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    missing = [f"not drawn, as not verified: {each}" for each in left_out]
-    figure.suptitle("\n".join([*_title(rows), *missing]), fontsize=10)
+    figure.suptitle("\n".join([*_title(rows), *_missing(left_out)]), fontsize=10)
     figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
 
@@ -170,6 +170,12 @@ def _title(rows: list[dict[str, Any]]) -> list[str]:
     }
     recordings = {f"recorded on an {row['device']}, {row['date']}" for row in rows if "date" in row}
     return [*sorted(types), *sorted(recordings)]
+
+
+def _missing(left_out: list[str]) -> list[str]:
+    """Return a line for what is not drawn, if there is such."""
+    told = left_out[0] if len(left_out) == 1 else f"{len(left_out)} results"
+    return [f"not verified and not drawn: {told}"] if left_out else []
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], along: str) -> None:

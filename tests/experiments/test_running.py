@@ -79,7 +79,7 @@ def test_one_wrong_bit_is_found_and_named(probe: Probe) -> None:
 def test_a_stale_recording_proves_nothing(probe: Probe) -> None:
     """A kernel that changed since is a skip that asks to record again."""
     record_of(probe, probe.expected(probe.case("sm_90a")))
-    probe.source.write_text(probe.source.read_text() + "// changed\n")
+    probe.source.write_text(probe.source.read_text() + "#define CHANGED\n")
     record, _ = runner.run_probe(probe, probe.case("sm_90a"), MODEL)
     assert "recording" not in checks(record)
     assert any("older than the kernel" in skip["reason"] for skip in record.skipped)

@@ -6,9 +6,10 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import product
 
-from gemm_jobs import TAILS, resized, stage_job, taken
+from gemm_jobs import TAILS, checked, resized, stage_job, taken
 
 from ptxlab.errors import PtxlabError, UsageError
 from ptxlab.experiments.base import Case, Value
@@ -33,10 +34,19 @@ LARGE = (2200, 2056, 520)
 ALTERNATING = ((64, 48, 80), (264, 136, 200), (48, 64, 80), (33, 47, 96), (520, 264, 72), (64, 48, 80))
 
 
+@cache
+def variants(stage: GemmStage, arch: str) -> tuple[Case, ...]:
+    """Return the variants of a stage: to choose the plans of hundreds takes a while."""
+    return tuple(stage.variants(arch))
+
+
 def integer_cases(stage: GemmStage, arch: str) -> list[Case]:
     """Return every variant over tails."""
     return [
-        case for variant in stage.variants(arch) for shape in TAILS for case in resized(stage, variant, shape)
+        case
+        for variant in variants(stage, arch)
+        for shape in TAILS
+        for case in resized(stage, variant, shape)
     ]
 
 
@@ -45,7 +55,7 @@ def edge_cases(stage: GemmStage, arch: str) -> list[Case]:
 
     C holds every bit of the sums, where a type can, so that none is lost unseen.
     """
-    return [case for variant in stage.variants(arch) for case in _edges(stage, variant)]
+    return [case for variant in variants(stage, arch) for case in _edges(stage, variant)]
 
 
 def _edges(stage: GemmStage, variant: Case) -> Iterator[Case]:
@@ -106,23 +116,13 @@ def sanitized_cases(stage: GemmStage, arch: str) -> list[Case]:
     ]
 
 
-CASES = (integer_cases, edge_cases, scaled_cases, normal_cases, large_cases, alternating_cases)
-"""All but the sanitizer's, which are few."""
-
-
-def compile_all(stage: GemmStage, cases: Sequence[Case]) -> None:
+def compile_all(stage: GemmStage, cases: Sequence[Case], init: str = "ints") -> None:
     """Put into the cache what these points need, each kernel once, in as many children as there are cores."""
-    points = {(kernel_name(stage, stage.macros(case)), _checked(case)): case for case in cases}
+    points = {(kernel_name(stage, stage.macros(case)), checked(Problem.of(case))): case for case in cases}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda case: _compile(stage, case), points.values()))
+        list(pool.map(lambda case: _compile(stage, case, init), points.values()))
 
 
-def _checked(case: Case) -> tuple[str, str, str, bool, bool, str]:
-    """Return what the check's kernels depend on."""
-    p = Problem.of(case)
-    return p.dtype, p.acc, p.out, p.beta != 0, p.bias, p.activation
-
-
-def _compile(stage: GemmStage, case: Case) -> None:
+def _compile(stage: GemmStage, case: Case, init: str) -> None:
     with contextlib.suppress(PtxlabError):  # it fails again in the test
-        stage_job(stage, case)
+        stage_job(stage, case, init)

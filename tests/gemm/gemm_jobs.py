@@ -24,7 +24,7 @@ from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.measure import Entrant
 from ptxlab.experiments.gemm.reference import fill
 from ptxlab.experiments.gemm.stage import MODULE
-from ptxlab.experiments.unit import build_unit
+from ptxlab.experiments.unit import build_unit, kernel_name
 from ptxlab.isa.numbers import decode, encode
 
 NUMPY = {"f16": np.float16, "f32": np.float32}
@@ -32,6 +32,12 @@ INITS = tuple(each.value for each in Init)
 LAYOUTS = ("nn", "nt", "tn", "tt")
 TAILS = ((1, 1, 1), (17, 33, 5), (85, 85, 85), (128, 128, 128), (257, 129, 65), (40, 70, 1600))
 """Shapes (m, n, k): one element, odd tails in every dimension, whole tiles, and one that is deep."""
+
+
+_BUILT: dict[tuple[object, ...], dict[str, bytes]] = {}
+"""Cubins of this process: to find one in the cache takes as long as to launch it. No test changes a kernel
+whose job it has made before.
+"""
 
 
 def copied_kernels(folder: Path) -> Path:
@@ -43,9 +49,9 @@ def copied_kernels(folder: Path) -> Path:
     return folder / "kernels"
 
 
-def problem(m: int, n: int, k: int, **types: str) -> Problem:
-    """Return a problem; types are f16 tn, f32 accumulate, f16 out unless given."""
-    return Problem(m, n, k, **({"dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"} | types))
+def problem(m: int, n: int, k: int, **parts: Any) -> Problem:
+    """Return a problem: f16 tn, f32 accumulate, f16 out unless given."""
+    return Problem(m, n, k, **({"dtype": "f16", "acc": "f32", "out": "f16", "layout": "tn"} | parts))
 
 
 def taken(stage: GemmStage, shape: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -64,9 +70,28 @@ def resized(stage: GemmStage, variant: Case, shape: tuple[int, int, int]) -> Ite
 def stage_job(stage: GemmStage, case: Case, init: str = "ints", seed: int = 0) -> Job:
     """Return the job: fill, one launch of the stage, check; A, B and C come back too."""
     check = Check(Problem.of(case), init, seed)
-    cubin = build_unit(stage, [case], case.arch).cubin
-    job = _job(check, case.arch, {MODULE: cubin}, (stage.launch(case),), None)
+    modules, launches = {MODULE: _cubin(stage, case)}, (stage.launch(case),)
+    job = _job(check, case.arch, modules, launches, None, one_chain=stage.one_chain(case))
     return dataclasses.replace(job, buffers=(*job.buffers, *stage.scratch(case)))
+
+
+def _cubin(stage: GemmStage, case: Case) -> bytes:
+    key = (case.arch, stage.source, kernel_name(stage, stage.macros(case)))
+    if key not in _BUILT:
+        _BUILT[key] = {MODULE: build_unit(stage, [case], case.arch).cubin}
+    return _BUILT[key][MODULE]
+
+
+def _modules(check: Check, arch: str) -> dict[str, bytes]:
+    key = (arch, check.init, checked(check.problem))
+    if key not in _BUILT:
+        _BUILT[key] = check.modules(arch)
+    return _BUILT[key]
+
+
+def checked(p: Problem) -> tuple[str, str, str, bool, bool, str]:
+    """Return what the check's kernels depend on, beside the fill."""
+    return p.dtype, p.acc, p.out, p.beta != 0, p.bias, p.activation
 
 
 def repeated_job(stage: GemmStage, case: Case, init: str, runs: int) -> Job:
@@ -124,9 +149,9 @@ def by_numpy(p: Problem, init: str, seed: int = 0) -> NDArray[np.float64]:
     return activated(p.activation, p.alpha * (a @ b) + p.beta * c + (bias if p.bias else 0.0))
 
 
-def check_job(check: Check, arch: str, c: NDArray[Any]) -> Job:
+def check_job(check: Check, arch: str, c: NDArray[Any], *, one_chain: bool = False) -> Job:
     """Return the job that checks a result made by hand."""
-    return _job(check, arch, {}, (), c)
+    return _job(check, arch, {}, (), c, one_chain=one_chain)
 
 
 def _job(
@@ -135,13 +160,16 @@ def _job(
     modules: dict[str, bytes],
     launches: Sequence[Launch],
     c: NDArray[Any] | None,
+    *,
+    one_chain: bool = False,
 ) -> Job:
     buffers = [
         dataclasses.replace(each, download=True, data=c if each.name == "c" else each.data)
         for each in (*check.inputs(), *check.outputs("c"))
     ]
-    steps = (*check.fills(), *check.refills("c"), *launches, *check.compares("c"))
-    return Job(modules | check.modules(arch), tuple(buffers), steps)
+    compares = check.compares("c", one_chain=one_chain)
+    steps = (*check.fills(), *check.refills("c"), *launches, *compares)
+    return Job(modules | _modules(check, arch), tuple(buffers), steps)
 
 
 def rounded(values: NDArray[np.float64], dtype: str) -> NDArray[np.float64]:

@@ -41,8 +41,9 @@ def _is_meant(row: Row, dtype: object) -> bool:
 
 
 def written(text: str, rows: list[Row]) -> str:
-    """Return a kernel with what the rows say."""
-    before, _, rest = text.partition(BEGIN)
+    """Return a kernel with what the rows say; its header must have such a paragraph."""
+    before, begin, rest = text.partition(BEGIN)
+    assert begin, f"no paragraph begins with '{BEGIN}'"
     _, _, after = rest.partition(END)
     return f"{before}{paragraph(rows)}{END}{after}"
 
@@ -82,8 +83,9 @@ def _gain(gain: Row) -> str:
 
 def main() -> None:
     """Write the headers."""
-    for source, rows in measured().items():
-        source.write_text(written(source.read_text(encoding="utf-8"), rows), encoding="utf-8")
+    texts = {source: written(source.read_text(encoding="utf-8"), rows) for source, rows in measured().items()}
+    for source, text in texts.items():
+        source.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

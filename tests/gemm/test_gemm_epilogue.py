@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gemm_cases import compile_all
 from gemm_jobs import problem, rounded, stage_job, taken
 from gemm_stand_in import request
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ from numpy.typing import NDArray
 from ptxlab.device.client import Worker
 from ptxlab.device.job import CublasGemm, Job, Launch, Timing
 from ptxlab.errors import ExitCode, UsageError
-from ptxlab.experiments.gemm import Problem
+from ptxlab.experiments.base import Case
+from ptxlab.experiments.gemm import GemmStage, Problem
 from ptxlab.experiments.gemm.activation import ACTIVATIONS, activated, image
 from ptxlab.experiments.gemm.bound import HARDWARE_TANH, Bound
 from ptxlab.experiments.gemm.check import Check
@@ -237,9 +240,9 @@ def test_an_epilogue_spends_only_what_it_is_asked_for(name: str, out: str) -> No
 
 COMBINED: tuple[dict[str, Any], ...] = (
     {"bias": "yes", "activation": "relu", "alpha": -2.0, "beta": 0.25},
-    {"bias": "yes", "activation": "gelu", "alpha": 0.5, "beta": 2.0},
+    {"bias": "yes", "activation": "gelu", "alpha": 0.5, "beta": 2.0, "block": "128x128"},
     {"bias": "yes", "activation": "relu", "splits": 4},
-    {"bias": "yes", "activation": "gelu", "splits": 4},
+    {"bias": "yes", "activation": "gelu", "splits": 4, "block": "128x128"},
 )
 
 
@@ -250,22 +253,27 @@ def worker() -> Iterator[Worker]:
         yield each
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("init", ["ints", "normal"])
-@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
-@pytest.mark.parametrize("name", FUSED)
-def test_epilogues_are_right_over_tails(worker: Worker, name: str, out: str, init: str) -> None:
-    """With factors, and where parts of k are added before."""
-    stage = find_stage(name)
+def combined(stage: GemmStage, arch: str, out: str) -> Iterator[Case]:
+    """Yield epilogues with factors, and such that follow parts of k, over tails."""
     for options, shape in product(COMBINED, [(33, 48, 80), (257, 144, 1040)]):
         m, n, k = taken(stage, shape)
-        try:
-            case = stage.case(worker.info().arch, m=m, n=n, k=k, out=out, **options)
-        except UsageError:  # such as splits that a stage has not
-            continue
+        with contextlib.suppress(UsageError):  # such as splits that a stage has not
+            yield stage.case(arch, m=m, n=n, k=k, out=out, **options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("name", FUSED)
+def test_epilogues_are_right_over_tails(worker: Worker, name: str, out: str) -> None:
+    """Every element is verified, and the canaries live."""
+    stage = find_stage(name)
+    cases = list(combined(stage, worker.info().arch, out))
+    compile_all(stage, cases)
+    assert len(cases) >= 4
+    for init, case in product(("ints", "normal"), cases):
         result = worker.run(stage_job(stage, case, init))
         found = Check(Problem.of(case), init, 0).read(result.arrays, "c")
-        assert (found.verified, found.wrong) == (m * n, 0), case.key
+        assert (found.verified, found.wrong) == (case.m * case.n, 0), f"{init}: {case.key}"
         assert result.damaged_canaries == []
 
 

@@ -25,7 +25,7 @@ from ptxlab.experiments.gemm.pipeline import (
     described,
     taking_turns,
 )
-from ptxlab.experiments.gemm.timeline import MOST_STEPS, WINDOW, Pace, simulate
+from ptxlab.experiments.gemm.timeline import BEFORE, MOST_STAGES, MOST_STEPS, WINDOW, Pace, simulate
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.render.blocks import Block, Table
 from ptxlab.render.terminal import to_terminal
@@ -33,7 +33,7 @@ from ptxlab.render.views.pipeline import pipeline_blocks
 
 STAGES = [entry.name for entry in stage_entries()]
 PACES = [Pace(*pace) for pace in product((1, 2, 7), (1, 9))]
-CHOICES = ("roles", "cluster_shape", "share", "schedule", "accumulate", "turns", "stages", "splits")
+CHOICES = ("roles", "cluster_shape", "share", "schedule", "accumulate", "turns", "stages", "adding")
 """Options that may change who does what."""
 
 
@@ -219,6 +219,12 @@ def test_a_column_is_what_the_tensor_cores_take() -> None:
     assert told["findings"] == []
 
 
+def test_columns_go_by_the_rate_of_the_type() -> None:
+    """8-bit products of twice the depth take as long as 16-bit ones."""
+    half, bytes_ = (explained("hopper", m=4096, n=4096, k=4096, dtype=each) for each in ("f16", "e4m3"))
+    assert bytes_["column_cycles"] == pytest.approx(half["column_cycles"], rel=0.1)
+
+
 def test_pictures_show_the_start_and_the_end_of_a_tile() -> None:
     """As many columns each, rows for roles, tensor cores and stages; colours are stages."""
     first, second = explained("cluster")["pictures"]
@@ -234,6 +240,18 @@ def test_pictures_show_the_start_and_the_end_of_a_tile() -> None:
             assert colours == digits
     assert "w" in second["cells"][1]
     assert "w" not in first["cells"][1]
+
+
+def test_a_picture_begins_shortly_before_the_first_product_and_shows_eight_stages() -> None:
+    """Of a ring of 25 stages, whose products are so short that copies take 60 of them to land."""
+    told = explained("hopper", m=16, n=7168, k=4096, block="8x64")
+    first = told["pictures"][0]
+    assert told["stages"] > MOST_STAGES
+    assert first["title"].endswith(f"{MOST_STAGES} of {told['stages']} stages")
+    assert sum(name.startswith("stage ") for name in first["row_names"]) == MOST_STAGES
+    products = first["cells"][first["row_names"].index("tensor cores")]
+    assert products[:BEFORE] == [""] * BEFORE
+    assert products[BEFORE] == "0"
 
 
 def test_without_a_gpu_that_is_known_the_roles_are_told_and_nothing_is_drawn() -> None:
@@ -271,7 +289,7 @@ def test_a_terminal_shows_the_pictures_in_one_piece(
     text = shown(pipeline_blocks(explained(name)), width, monkeypatch)
     assert max(map(len, text.splitlines())) <= width
     assert "continued" not in text
-    assert "pipeline: the start, columns 0 to" in text
+    assert "pipeline: the start, columns " in text
     assert "who waits for whom" in text
 
 

@@ -20,7 +20,7 @@ from ptxlab.experiments.registry import find_stage
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
-EARLY = "        if (place.row + place.col) { place.release(ring.empty(turn.stage), lane); __nanosleep(5000); }\n"
+EARLY = "if (place.row + place.col) { place.release(ring.empty(turn.stage), lane); __nanosleep(5000); }\n"
 """Blocks but that of rank 0 say that they have read a stage before they have: it is overwritten."""
 
 
@@ -79,6 +79,17 @@ def test_blocks_that_stand_alone_have_no_ranks() -> None:
     shape = told({(0, 0): 7}, [(0, 0)], cluster_shape="1x1")
     assert shape["ranks"] == []
     assert not any("rank" in group["group"] for group in shape["groups"])
+
+
+def test_blocks_that_share_a_tile_have_no_ranks() -> None:
+    """A cluster along k adds up one tile: no element is one block's own."""
+    stage = find_stage("hopper")
+    parts = {"block": "128x128", "roles": "cooperative", "splits": 2, "adding": "cluster"}
+    case = stage.case("sm_90a", m=512, n=512, k=4096, cluster_shape="1x1", **parts)
+    assert stage.cluster(case) == (2, 1, 1)
+    shape = shape_of_wrong(stage, case, Comparison(0, 1, 0, 0, 0, None, [Element(0, 0, 1, 0, 0, 0)]))
+    assert shape is not None
+    assert shape["ranks"] == []
 
 
 def test_the_elements_of_the_ranks_are_those_of_c() -> None:

@@ -90,20 +90,20 @@ def test_without_a_gpu_the_recorded_ladder_comes_first(without_gpu: Run) -> None
 def test_recordings_of_other_options_do_not_answer(without_gpu: Run) -> None:
     """It says that there is none, and what there is."""
     done = without_gpu("gemm", "--stage", "wmma-warptile", "--set", "tile_k=16")
-    assert "None recorded for this." in done.stdout
+    assert "None recorded of this kernel and problem." in done.stdout
     assert "None recorded for this problem and these options. Recorded are: " in done.stdout
     assert "tile_k=32" in done.stdout
     assert "recorded on" not in done.stdout
 
 
 def test_the_list_compares_the_same_problem(run_here: Run) -> None:
-    """Every number is of the shape and the types that the title names."""
+    """Every number is of the shape, the types and the state of the L2 that the title names."""
     document = json.loads(run_here("gemm", "--list", "--json").stdout)
     listed = {each["stage"]: each["recorded"] for each in document["result"]["available"]}
     shown = to_terminal(blocks(document))
     title = next(line for line in shown.splitlines() if line.startswith("stages; recorded: "))
-    problem = title.removeprefix("stages; recorded: ").rpartition(", NVIDIA")[0]
+    problem = title.removeprefix("stages; recorded: ").partition(", cold L2, NVIDIA")[0]
     for name, rows in listed.items():
-        (row,) = (each for each in rows if each["problem"] == problem)
+        (row,) = (each for each in rows if (each["problem"], each["l2"]) == (problem, "cold"))
         (line,) = (line for line in shown.splitlines() if line.strip().startswith(f"{name} "))
         assert f" {row['tflops']:.1f} " in line

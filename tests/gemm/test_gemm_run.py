@@ -282,6 +282,39 @@ def test_recordings_are_shown_and_grow_stale(
     assert [(row["m"], row["stale"]) for row in recorded(find_stage("wmma-naive"))] == [(16, False)]
 
 
+def test_a_hot_run_is_recorded_beside_a_cold_one(
+    gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither takes the other's place, again replaces its own; what is quoted of the kernel is the cold one."""
+    folder = copied_kernels(tmp_path)
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
+    stage = find_stage("wmma-naive")
+    shutil.rmtree(stage.recordings, ignore_errors=True)
+    for cold in (True, False, False, True):
+        gemm(request(16, 16, 16, keep=True, method={"cold": cold}))
+    assert sorted(row["l2"] for row in recorded(stage)) == ["cold", "hot"]
+    (kept,) = recording.recordings(stage)
+    case = stage.case("sm_90a", **request(16, 16, 16).options)
+    quoted = kept.find(stage, case)
+    assert quoted is not None
+    assert quoted["result"]["l2"] == "cold"
+
+
+def test_a_recording_says_each_thing_once(gemm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A row of less than 3 KB, so that a hundred fit; each library has its name, its time and its check."""
+    folder = copied_kernels(tmp_path)
+    monkeypatch.setattr(assets, "kernels_folder", lambda: folder)
+    stage = find_stage("wmma-naive")
+    shutil.rmtree(stage.recordings, ignore_errors=True)
+    record, _ = gemm(request(16, 16, 16, keep=True))
+    (measured,), (row,) = record.result["stages"], recorded(stage)
+    assert [each["tflops"] for each in row["libraries"]] == [each["tflops"] for each in measured["libraries"]]
+    assert all(each["verified"] for each in row["libraries"])
+    assert "cublas" not in row
+    lines = (stage.recordings / "nvidia-h200.json").read_text(encoding="utf-8").splitlines()
+    assert max(map(len, lines)) < 3000
+
+
 def test_a_wrong_result_is_not_recorded(gemm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings hold what is right."""
     monkeypatch.setattr(recording, "save", lambda *_: pytest.fail("it was recorded"))

@@ -62,6 +62,15 @@ def test_tails_are_multiplied_whole() -> None:
     assert (stage.tiles(case), stage.steps(case), stage.mma_count(case)) == (6, 1, 12)
 
 
+def test_tiles_that_make_up_clusters_are_multiplied_too() -> None:
+    """Three rows of tiles in clusters of two are four; the fourth is outside of C, and its sums are dropped."""
+    stage = find_stage("cluster")
+    case = stage.case("sm_90a", m=384, n=256, k=64, cluster_shape="2x1")
+    assert (stage.tiles(case), stage.mma_count(case)) == (3, 4 * 128 * 256 * 64 // 2048)
+    assert explain(stage, case, MACHINES[90], None)["work"]["useful_percent"] == 75
+    assert stage.loaded_bytes(case) == 4 * (128 + 256 // 2) * 64 * 2
+
+
 @pytest.mark.parametrize("name", STAGES)
 @pytest.mark.parametrize("size", ["m", "n", "k"])
 def test_sizes_must_be_in_range(name: str, size: str) -> None:
@@ -70,7 +79,7 @@ def test_sizes_must_be_in_range(name: str, size: str) -> None:
     for value in (0, -4, 2**31 - 1):
         with pytest.raises(UsageError, match=f"-{size} {value} is no size; legal: 1 to"):
             stage.case(ARCHS[name], **{size: value})
-    stage.case(ARCHS[name], **{size: 8})
+    stage.case(ARCHS[name], **{size: 16})
 
 
 def test_a_grid_has_less_than_two_to_the_31_blocks() -> None:
@@ -261,7 +270,7 @@ def test_what_was_recorded_stands_beside_the_limit() -> None:
     assert "see kernel.cu and stage.py for what takes the rest" in sentence, "it is far from the limit"
     other = explain(stage, stage.case("sm_90a", m=4224), MACHINES[90], {"registers": 168})
     assert other["recorded"] is None
-    assert "nothing is recorded for this problem" in conclude(
+    assert "nothing is recorded of this kernel for this problem" in conclude(
         {"stages": [], "sweep": None, "explanations": [other]}
     )
 

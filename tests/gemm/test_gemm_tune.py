@@ -65,6 +65,24 @@ def test_what_was_found_is_taken_from_then_on(gemm: Any) -> None:
     assert told["options"]["roles"] == "ping-pong"
 
 
+def test_a_later_search_replaces_what_was_kept() -> None:
+    """The newest finding is the one that is taken."""
+    stage = find_stage("hopper")
+    case = stage.case("sm_90a", m=64, n=128, k=256)
+    for block in ("64x64", "64x128"):
+        plan = dict(zip(PLAN, (block, "single", "1x1", 1, "memory"), strict=True))
+        tune._keep(tune._key(stage, case, H200), plan)
+        assert tune.preferred(stage, case, H200, ()).block == block
+
+
+def test_a_kept_plan_that_is_not_legal_any_more_is_not_taken() -> None:
+    """A stage may refuse what an earlier version of it took."""
+    stage = find_stage("hopper")
+    case = stage.case("sm_90a", m=64, n=128, k=256)
+    tune._keep(tune._key(stage, case, H200), {"block": "128x256", "roles": "alone"})
+    assert tune.preferred(stage, case, H200, ()) == case
+
+
 def test_a_plan_is_of_one_card_and_one_problem() -> None:
     """Another card, size or factor has its own."""
     stage = find_stage("hopper")
@@ -80,9 +98,10 @@ def test_a_plan_is_of_one_card_and_one_problem() -> None:
 
 
 def test_what_is_asked_for_stays(gemm: Any) -> None:
-    """A part of a plan that is set is the same in all that are tried."""
+    """A part of a plan that is set is the same in all that are tried, and nothing is kept for other runs."""
     (search,) = gemm(hopper(settings=("splits=2",)))[0].result["tuned"]
     assert {each["plan"]["splits"] for each in search["plans"]} == {2}
+    assert search["kept"] is None
 
 
 def test_plans_that_fault_are_left_out(gemm: Any) -> None:

@@ -22,6 +22,7 @@ from ptxlab.experiments.unit import build_unit
 from ptxlab.isa import tma
 from ptxlab.isa.tensor_map import TensorMap
 from ptxlab.isa.wgmma_descriptor import Descriptor
+from ptxlab.layout.banks import access, conflicts
 from ptxlab.sass.claims import check_claims
 from ptxlab.sass.report import kernels
 
@@ -97,29 +98,38 @@ def test_wgmma_reads_what_tma_writes(name: str, dtype: str, layout: str) -> None
 
 
 def numbered(rows: int, cols: int, size: int) -> Words:
-    """Return elements of so many bytes that differ from those around them; of 32 bits those that tf32 keeps."""
+    """Return elements of so many bytes that differ from those around them; of 32 bits what tf32 keeps."""
     index = np.arange(rows * cols, dtype=np.uint32).reshape(rows, cols)
     bits: Words = {1: index % 251 + 1, 2: index + 1, 4: index + 1 << 13}[size]
     return bits.astype(f"u{size}")
 
 
+@pytest.mark.parametrize("cols", [128, 160, 144])
 @pytest.mark.parametrize("out", ["f16", "bf16", "f32"])
-def test_panels_of_c_leave_unswizzled_and_clipped(out: str) -> None:
+def test_panels_of_c_leave_unswizzled_and_clipped(out: str, cols: int) -> None:
     """What the lanes lay into a panel, TMA writes row by row, and nothing beyond the end of C."""
     stage = FOUND["hopper"]
     size = 4 if out == "f32" else 2
-    case = stage.case("sm_90a", m=24, n=128 // size + 8, k=8, out=out)
+    line = math.gcd(128, cols * size)
+    plan: dict[str, Value] = {
+        "block": f"128x{cols}",
+        "roles": "cooperative",
+        "cluster_shape": "1x1",
+        "splits": 1,
+    }
+    case = stage.case("sm_90a", m=24, n=line // size + 8, k=8, out=out, **plan)
+    assert stage.macros(case)["PANEL_LINE"] == line
     c = maps(stage, case)["c"]
-    logical = np.arange(16 * 128, dtype=np.uint8).reshape(16, 128)  # a panel, row by row
-    panel = np.zeros(16 * 128, np.uint8)
+    logical = np.arange(16 * line, dtype=np.uint16).astype(np.uint8).reshape(16, line)  # row by row
+    panel = np.zeros(16 * line, np.uint8)
     for row in range(16):
-        for chunk in range(8):
-            at = row * 128 + (chunk ^ row % 8) * 16
+        for chunk in range(line // 16):
+            at = row * line + (chunk ^ row // (128 // line) % (line // 16)) * 16
             panel[at : at + 16] = logical[row, 16 * chunk : 16 * chunk + 16]
     before = np.full(24 * c.shape[1] * size, 0xAB, np.uint8)
-    written = tma.store(c, before, (128 // size, 16), panel, 0).reshape(24, -1)
+    written = tma.store(c, before, (line // size, 16), panel, 0).reshape(24, -1)
     expected = before.reshape(24, -1).copy()
-    expected[16:, 128:] = logical[:8, : 8 * size]
+    expected[16:, line:] = logical[:8, : 8 * size]
     np.testing.assert_array_equal(written, expected)
 
 
@@ -169,7 +179,7 @@ def test_grids_are_whole_clusters(name: str) -> None:
         case = stage.case("sm_90a", m=m, n=n, k=64, cluster_shape=shape, **block)
         assert stage.launch(case).grid == (grid, 1, 1), shape
     with pytest.raises(UsageError, match="legal: 2 and more"):
-        stage.case("sm_90a", blocks=1)
+        stage.case("sm_90a", blocks=1, cluster_shape="2x1")
 
 
 def test_every_stage_that_fits_is_used() -> None:
@@ -198,6 +208,65 @@ def test_hopper_says_what_does_not_go_together() -> None:
             FOUND["hopper"].case("sm_90a", **options)
 
 
+@pytest.mark.parametrize("block", ["8x64", "16x128", "144x128"])
+def test_lanes_that_lay_an_image_meet_in_no_bank(block: str) -> None:
+    """Pairs of a row take 8 bytes a lane, sums of a transposed product 4: see SumsImage in gemm_image.cuh."""
+    hopper = FOUND["hopper"]
+    role = "single" if int(block.partition("x")[0]) < 128 else "cooperative"
+    case = hopper.case("sm_90a", block=block, roles=role, cluster_shape="1x1", splits=1)
+    rows, _, _ = hopper.tile(case)
+    pitch = hopper.image_bytes(case) // rows  # type: ignore[attr-defined]
+    lane = np.arange(32)
+    row, col = (lane % 4 * 2, lane // 4) if rows % 64 else (lane // 4, lane % 4 * 2)
+    stores = access("st.32" if rows % 64 else "st.64")
+    assert conflicts(stores, (row * pitch + col * 4)[np.newaxis]) == 0
+
+
+def test_few_rows_are_columns_of_the_product() -> None:
+    """A block of 16 rows is one of 64 rows of B and 16 of A: maps, sizes and clusters change places."""
+    hopper = FOUND["hopper"]
+    plan: dict[str, Value] = {"block": "16x128", "roles": "single", "cluster_shape": "1x2", "splits": 1}
+    case = hopper.case("sm_90a", m=40, n=584, k=512, layout="tt", **plan)
+    macros = hopper.macros(case)
+    assert (macros["SWAPPED"], macros["BM"], macros["BN"]) == (1, 128, 16)
+    assert (macros["A_K"], macros["B_K"]) == (0, 1)
+    assert (macros["CLUSTER_M"], macros["CLUSTER_N"]) == (2, 1)
+    assert hopper.instruction(case) == (16, 2)  # type: ignore[attr-defined]
+    assert hopper.launch(case).grid == (3 * 6, 1, 1)
+
+
+def test_parts_in_a_cluster_are_its_blocks() -> None:
+    """Nothing passes through memory; the sums of a tile take the place of the stages."""
+    hopper = FOUND["hopper"]
+    options: dict[str, Value] = {"block": "64x64", "roles": "single", "cluster_shape": "1x1", "splits": 6}
+    options |= {"m": 64, "n": 576, "k": 7168, "adding": "cluster"}
+    case = hopper.case("sm_90a", **options)
+    assert (hopper.cluster(case), hopper.launch(case).grid) == ((6, 1, 1), (9 * 6, 1, 1))
+    assert hopper.scratch(case) == ()
+    assert 64 * (64 + 8) * 4 <= sum(size for name, size in hopper.shared(case).items() if "tiles" in name)
+    refused: tuple[tuple[dict[str, Value], str], ...] = (
+        ({"splits": 8, "cluster_shape": "1x2"}, "16 blocks in a cluster; legal: at most 8"),
+        ({"block": "16x64", "adding": "memory"}, "legal: --set adding=cluster"),
+        ({"roles": "ping-pong"}, "a block has one tile"),
+    )
+    for more, legal in refused:
+        with pytest.raises(UsageError, match=legal):
+            hopper.case("sm_90a", **(options | more))
+
+
+def test_stream_k_deals_out_what_is_left_beside_whole_waves() -> None:
+    """352 tiles are two waves of 132 and 88 tiles, of which each block has two thirds of one."""
+    hopper = FOUND["hopper"]
+    options: dict[str, Value] = {"block": "128x192", "roles": "ping-pong", "cluster_shape": "1x1"}
+    case = hopper.case("sm_90a", m=4096, n=2112, k=7168, adding="stream-k", **options)
+    assert hopper.launch(case).grid == (132, 1, 1)
+    partials, arrived = hopper.scratch(case)
+    assert partials.nbytes == 88 * 3 * 128 * 192 * 4  # the ends of two shares, and a whole one
+    assert arrived.nbytes == 88 * 4 * 4
+    with pytest.raises(UsageError, match="no shares for 132 clusters"):
+        hopper.case("sm_90a", m=128 * 132, n=192, k=512, adding="stream-k", **options)
+
+
 def test_a_hilbert_curve_passes_every_tile_once() -> None:
     """Where the grid is a square of a power of two, from neighbour to neighbour."""
     stage = FOUND["persistent"]
@@ -215,10 +284,12 @@ def test_a_hilbert_curve_passes_every_tile_once() -> None:
 def test_hopper_takes_the_plan_that_the_model_thinks_fastest() -> None:
     """Unless it is told another one; what it took is among the options of the point."""
     hopper = FOUND["hopper"]
-    small = hopper.case("sm_90a", m=1024, n=1024, k=1024)
-    assert (small.block, small.roles, small.splits) == ("64x128", "ping-pong", 1)
-    deep = hopper.case("sm_90a", m=64, n=4096, k=7168)
+    few_rows = hopper.case("sm_90a", m=12, n=4000, k=1000)
+    assert str(few_rows.block).startswith("16x")
+    deep = hopper.case("sm_90a", m=64, n=4000, k=7000)
     assert int(deep.splits) > 1
+    large = hopper.case("sm_90a", m=10000, n=10000, k=10000)
+    assert (large.block, large.roles, large.splits) == ("128x192", "ping-pong", 1)
     for options in ({"block": "256x192"}, {"roles": "ping-pong"}, {"cluster_shape": "1x2"}, {"splits": 2}):
         told = hopper.case("sm_90a", **options)
         assert all(getattr(told, name) == value for name, value in options.items())
@@ -270,6 +341,12 @@ SCALED = {"alpha": 0.5, "beta": 2.0}
         {"block": "128x192", "roles": "cooperative", "splits": 3, "group": 1, "out": "f32"},
         {"block": "64x128", "roles": "ping-pong", "splits": 3, "group": 1, "out": "f32"},
         {"block": "64x128", "roles": "single", "splits": 3, "group": 1, "out": "f32"},
+        {"block": "128x192", "roles": "ping-pong", "adding": "stream-k", "n": 2112, "out": "f32"},
+        {"block": "128x256", "roles": "cooperative", "adding": "stream-k", "n": 2112},
+        {"block": "256x128", "roles": "cooperative", "adding": "cluster", "splits": 2, **SCALED},
+        {"block": "128x224", "roles": "cooperative", "out": "f32", **SCALED},
+        {"block": "176x128", "roles": "cooperative", "cluster_shape": "1x2", **SCALED},
+        {"block": "32x256", "roles": "single", "adding": "cluster", "splits": 8, "out": "f32", **SCALED},
     ],
 )
 def test_the_fullest_kernels_do_not_spill(options: dict[str, Value]) -> None:

@@ -36,6 +36,12 @@ def run(**params: Any) -> Record:
     return runner.run_probe(PROBE, PROBE.case("sm_90a", **params), MODEL)[0]
 
 
+def run_model(case: Case) -> dict[str, Any]:
+    """What the model and the recordings say of the throughput at a point; nothing is compiled."""
+    report: dict[str, Any] = PROBE.report(case, PROBE.expected(case), measured=False)
+    return dict(report["throughput"])
+
+
 def clocks(*moments: tuple[int, int]) -> dict[str, Any]:
     """What a device reads at the start and at the end of each warpgroup."""
     return {"clocks": np.array(moments, dtype=np.int64)}
@@ -194,7 +200,7 @@ def test_a_rate_counts_the_wgmma_of_all_warpgroups() -> None:
 
 @pytest.mark.parametrize("per_wgmma", [64, 300])
 def test_a_rate_that_the_model_does_not_explain_fails(per_wgmma: int) -> None:
-    """Twice as fast as the tensor cores: half of it did not run. Or slower than half of what they can."""
+    """Twice as fast as the tensor cores: half of it did not run. Or much slower than they are."""
     record = measured(cycles=WGMMA * per_wgmma)
     (check,) = [each for each in record.checks if each["name"] == "rate"]
     assert not check["ok"]
@@ -214,7 +220,19 @@ def test_a_recording_keeps_the_clocks_and_shows_the_rate(copy: Any) -> None:
     assert {"recording", "recorded rate"} <= {check["name"] for check in record.checks if check["ok"]}
     assert record.exit_code == 0
     assert "takes 130.0 cycles of an SM (recorded)" in record.result["conclusion"]
-    assert record.result["pictures"][0]["cells"][-1] == ["128", "80", "130.0"]
+    assert record.result["pictures"][0]["cells"][-1] == ["128", "80", "0", "130.0"]
+
+
+def test_an_h200_proves_the_model() -> None:
+    """Every rate that was recorded is the model's within two hundredths, where each of the three decides."""
+    (kept,) = recording.recordings(PROBE)
+    assert kept.device == "NVIDIA H200"
+    decided = set()
+    for case in PROBE.variants("sm_90a"):
+        found = run_model(case)
+        assert 98 <= found["recorded"]["percent_of_model"] <= 100, case.key
+        decided.add(found["bound"])
+    assert decided == {"tensor cores", "reads of shared memory", "A from registers"}
 
 
 @pytest.mark.gpu

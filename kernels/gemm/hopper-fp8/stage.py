@@ -5,26 +5,33 @@ kernel.cu says how it works.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
+from ptxlab.device.job import Dim3
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, option
+from ptxlab.experiments.base import Case, Macros, Value, option, sizes
 from ptxlab.experiments.gemm.fused import FusedStage
-from ptxlab.experiments.gemm.machine import LIMITS
+from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
 from ptxlab.experiments.gemm.pipeline import Warpgroups
+from ptxlab.experiments.gemm.plan import COOPERATIVE, PING_PONG, SINGLE, Plan
 from ptxlab.experiments.gemm.wgmma import BARRIER, INSTRUCTION_ROWS, LINE, WARPGROUP, WIDEST, ClusterStage
 
 FAST, PROMOTED = "fast", "promoted"
-COOPERATIVE, PING_PONG = "cooperative", "ping-pong"
-CONSUMERS = 2
+ROLES = (COOPERATIVE, PING_PONG, SINGLE)
 
 AUTO = "auto"
-BEST = {FAST: ("128x256", COOPERATIVE), PROMOTED: ("128x192", COOPERATIVE)}
-"""By accumulation: the block, and what consumers do."""
+WAYS = {
+    FAST: (("128x128", PING_PONG), ("128x192", PING_PONG), ("128x256", COOPERATIVE)),
+    PROMOTED: (("128x128", SINGLE), ("128x192", COOPERATIVE), ("128x256", COOPERATIVE)),
+}
+"""By accumulation: blocks, and what their consumers do, of which the model of plans takes one."""
 
 BLOCKS = ("128x128", "128x192", "128x256", "256x128")
-REGISTERS = (24, 240)
-"""Of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
+REGISTERS = {1: (24, 232), 2: (24, 240)}
+"""By consumers: of a producer's thread and of a consumer's; all start with what they share."""
 
 MOST_SUMS = 192
 """Registers of a thread that hold sums, and parts of sums, beside everything else."""
@@ -43,33 +50,57 @@ class HopperFp8(FusedStage, ClusterStage):
         FAST, choices=(FAST, PROMOTED), help="in the tensor cores, or every 128 of k in float32"
     )
     block = option(AUTO, choices=(AUTO, *BLOCKS), help="rows and columns of a block")
-    roles = option(
-        AUTO, choices=(AUTO, COOPERATIVE, PING_PONG), help="consumers share a tile, or have one each"
-    )
+    roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
     cluster_shape = option("2x1", choices=("1x1", "1x2", "2x1"), help="tiles of a cluster, down and across")
 
-    turns = option("yes", choices=("yes", "no"), help="of two that promote, one adds, the other multiplies")
-
     def complete(self, params: dict[str, Value]) -> None:
-        """Fill in the block and the roles that were left open."""
-        block, role = BEST[str(params["accumulate"])]
+        """Fill in the block and the roles that were left open: the way that the model thinks fastest."""
+        m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
+        size = m, n, -(-k // 2)  # of a model that counts in 16-bit elements
+        asked = params["block"], params["roles"]
+
+        def cycles(way: tuple[str, str]) -> float:
+            rows, cols = sizes(way[0], parts=2, what="block")
+            return Plan(rows, cols, way[1], down=2, across=1, splits=1).cycles(size, blocks)
+
+        fit = [way for way in WAYS[str(params["accumulate"])] if _agree(asked, way)]
+        block, role = min(fit, key=cycles, default=(BLOCKS[0], COOPERATIVE))
         params["block"] = block if params["block"] == AUTO else params["block"]
         params["roles"] = role if params["roles"] == AUTO else params["roles"]
 
+    def variants(self, arch: str) -> Iterator[Case]:
+        """Yield, beside what every stage yields, each way to promote."""
+        points = list(super().variants(arch))
+        for block, role in product(BLOCKS, ROLES):
+            points += self._legal(arch, {"accumulate": PROMOTED, "block": block, "roles": role})
+        yield from {case.key: case for case in points}.values()
+
+    def of_block(self, case: Case) -> int:
+        """Return the consumers of a block."""
+        return 1 if str(case.roles) == SINGLE else 2
+
+    def of_an_sm(self, case: Case) -> int:
+        """Return how many blocks an SM has room for: of those with one consumer two."""
+        return 2 // self.of_block(case)
+
     def consumers(self, case: Case) -> int:
         """Return the warpgroups that multiply a tile together."""
-        return 1 if str(case.roles) == PING_PONG else CONSUMERS
+        return 1 if str(case.roles) == PING_PONG else self.of_block(case)
 
     def threads(self, case: Case) -> int:
         """Return the threads of the producer and of the consumers."""
-        del case
-        return WARPGROUP * (1 + CONSUMERS)
+        return WARPGROUP * (1 + self.of_block(case))
+
+    def grid(self, case: Case) -> Dim3:
+        """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
+        size = math.prod(self.cluster_tiles(case))
+        return min(self.work(case), int(case.blocks) * self.of_an_sm(case) // size * size), 1, 1
 
     def ring(self, case: Case) -> int:
         """Return as many stages as fit beside the panels of C."""
         rows, cols, _ = self.tile(case)
-        room = LIMITS[90].shared_of_block - self.staging(case) - 2 * BARRIER
-        return int(room // ((rows + cols) * LINE + 2 * BARRIER))
+        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED
+        return int((room - self.staging(case) - 2 * BARRIER) // ((rows + cols) * LINE + 2 * BARRIER))
 
     def barriers(self, case: Case) -> int:
         """Return, beside the ring's, those by which consumers take turns."""
@@ -99,17 +130,15 @@ class HopperFp8(FusedStage, ClusterStage):
         """Refuse, beside what no such stage takes, what does not go together.
 
         Raises:
-            UsageError: sums are too many, or consumers that take turns have tiles of their own.
+            UsageError: sums are too many, or consumers that promote would take turns.
 
         """
         super().check(case)
         promoted = str(case.accumulate) == PROMOTED
         if promoted and str(case.roles) == PING_PONG:
-            raise UsageError(
-                f"accumulate={PROMOTED}: consumers take turns in one tile; legal: --set roles={COOPERATIVE}"
-            )
-        sums = self._sums(case)
-        held = sums + (self.instruction(case)[0] // 2 if promoted else 0)
+            legal = f"--set roles={COOPERATIVE}, {SINGLE}"
+            raise UsageError(f"accumulate={PROMOTED}: one multiplies while the other adds; legal: {legal}")
+        held = self._sums(case) + (self.instruction(case)[0] // 2 if promoted else 0)
         if held > MOST_SUMS:
             raise UsageError(
                 f"block {case.block}, {case.roles}: {held} sums a thread leave too few registers for the rest"
@@ -117,9 +146,9 @@ class HopperFp8(FusedStage, ClusterStage):
             )
 
     def groups(self, case: Case) -> Warpgroups:
-        """Return, beside how many warpgroups do what, whether they promote, and by turns."""
-        promotes, turns = str(case.accumulate) == PROMOTED, str(case.turns) == "yes"
-        return replace(super().groups(case), promotes=promotes, turns=turns)
+        """Return, beside how many there are, whether they promote."""
+        promotes = str(case.accumulate) == PROMOTED
+        return replace(super().groups(case), promotes=promotes, turns=False)
 
     def programmatic(self, case: Case) -> bool:
         """Return that it may start while the kernel ahead still runs."""
@@ -129,13 +158,18 @@ class HopperFp8(FusedStage, ClusterStage):
     def macros(self, case: Case) -> Macros:
         """Return all that the kernel must know; operands are always contiguous in k."""
         of_any = super().macros(case)
-        producer, consumer = REGISTERS
+        producer, consumer = REGISTERS[self.of_block(case)]
         return {name: value for name, value in of_any.items() if name not in ("A_K", "B_K")} | {
             "STAGES": self.ring(case),
             "PARTS": self.parts(case),
-            "TURNS": int(str(case.turns) == "yes"),
             "PROMOTED": int(str(case.accumulate) == PROMOTED),
+            "CONSUMERS": self.of_block(case),
             "PINGPONG": int(str(case.roles) == PING_PONG),
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
         }
+
+
+def _agree(asked: tuple[Value, Value], way: tuple[str, str]) -> bool:
+    """Say whether a block and a role are what was asked for, as far as they were."""
+    return all(each in (AUTO, own) for each, own in zip(asked, way, strict=True))

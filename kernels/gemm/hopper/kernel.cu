@@ -6,8 +6,8 @@
 // the next panel, and then with the next tile. Either the consumers share a tile, each has some of its rows
 // (cooperative), or have tiles of their own and take turns with the tensor cores, so that one multiplies
 // while the other writes (PINGPONG); a tile of both needs less of shared memory, tiles of their own hide all
-// of the writing. For small problems a block has one consumer and half of an SM, so that a block of the next
-// kernel is there before this one ends.
+// of the writing. For small problems a block has one consumer, and an SM room for two of them (OF_AN_SM), so
+// that a block of the next kernel is there before this one ends.
 //
 // Where tiles are few, k is split: a tile's parts pass through memory, or they are the blocks of one cluster,
 // each of which adds up some of the rows (CLUSTER_K), or all that is left beside whole waves is dealt out in
@@ -24,9 +24,8 @@
 //   the parity of each phase goes on from tile to tile: Turn
 //   all blocks of a cluster have the same number of tiles: Schedule, which counts in clusters
 //   parts are added in the same order, whoever comes last: Partials, SumsImage
-//   sums do not overwrite stages that are still read: consume(), where all blocks meet before
-//   a block ends when all parts that are sent to it are there: SumsImage
-//   no block ends while a neighbour may still arrive at its barriers: the last Cluster::meet()
+//   sums do not overwrite stages that are still read: consume(), where all consumers meet before
+//   no block ends while others may still arrive at its barriers, or read its sums: the last Cluster::meet()
 //   what lanes wrote to shared memory is seen by TMA: PanelStore, fence_proxy_async
 //   a panel is overwritten when TMA has read it, and none is left unread at the end: PanelStore, tma_wait
 //
@@ -41,12 +40,12 @@
 //
 // Macros: TYPE (half, __nv_bfloat16, ptxlab::Tf32, __nv_fp8_e4m3, __nv_fp8_e5m2, ptxlab::S8), OUT (half,
 // __nv_bfloat16, float, and of integers int), A_K and B_K (1: the operand is contiguous in k, 0: in m or n),
-// BM BN (a tile), CONSUMERS, PINGPONG, CLUSTER_M CLUSTER_N (tiles of a cluster, down and across), STAGES,
-// BUFFERS (panels of a warp), GROUP (in clusters), DEAL (whole, split, stream), SPLITS (parts of k that pass
-// through memory), CLUSTER_K (those of a cluster), SWAPPED (A and B, M and N are then those of C transposed),
-// IMAGE, SCALED (0: alpha is 1 and beta 0), BIAS (1: there is one), ACTIVATION (none, relu, gelu), EVICT_A
-// EVICT_B EVICT_C (normal, first, last: when lines leave the L2), DEPENDENT, PRODUCER_REGISTERS,
-// CONSUMER_REGISTERS, KERNEL.
+// BM BN (a tile), CONSUMERS, PINGPONG, OF_AN_SM (blocks that an SM has room for), CLUSTER_M CLUSTER_N (tiles
+// of a cluster, down and across), STAGES, BUFFERS (panels of a warp), PANEL_LINE (bytes of a row of them),
+// GROUP (in clusters), DEAL (whole, split, stream), SPLITS (parts of k that pass through memory), CLUSTER_K
+// (those of a cluster), SWAPPED (A and B, M and N are then those of C transposed), IMAGE, SCALED (0: alpha is
+// 1 and beta 0), BIAS (1: there is one), ACTIVATION (none, relu, gelu), EVICT_A EVICT_B EVICT_C (normal,
+// first, last: when lines leave the L2), DEPENDENT, PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
 
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_baton.cuh>
@@ -76,7 +75,7 @@ using Ring = ptxlab::Ring<STAGES>;
 using Turn = ptxlab::Turn<STAGES>;
 using Passing = typename ptxlab::Passing<OUT>::Type;
 using Store = ptxlab::PanelStore<Passing, SCALED, BUFFERS, BIAS, ptxlab::Activation::ACTIVATION,
-                                 ptxlab::Evict::EVICT_C>;
+                                 ptxlab::Evict::EVICT_C, PANEL_LINE>;
 using PolicyOfA = ptxlab::CachePolicy<ptxlab::Evict::EVICT_A>;
 using PolicyOfB = ptxlab::CachePolicy<ptxlab::Evict::EVICT_B>;
 constexpr ptxlab::Deal DEALT = ptxlab::Deal::DEAL;
@@ -147,6 +146,7 @@ __device__ __forceinline__ void consume(OUT*, const TensorMap& c, Store store, c
     if (PINGPONG && warp / 4 == 1) turn.advance(tiles.skip());  // the first tile is the other's
     Work work;
     while (tiles.next(work)) {
+        store.epilogue.template prefetch<BN>(work.col);
         Sums sums;
         multiply(sums, ring, turn, tiles.place, shared, first_row, work.end - work.begin, baton);
         const int row = work.row + first_row + warp % 4 * 16;
@@ -176,27 +176,23 @@ __device__ __forceinline__ void consume(OUT* c, const TensorMap&, const Store& s
     Work work;
     tiles.next(work);
     const int row = SWAPPED ? work.col : work.row, col = SWAPPED ? work.row : work.col;  // of C
-    const Image image{tiles.place, shared, baton.barriers, store.epilogue.m - row};
+    const Image image{tiles.place, shared};
+    store.epilogue.template prefetch<SWAPPED ? BM : BN>(col);
     Sums sums;
     multiply(sums, ring, turn, tiles.place, shared, first_row, work.end - work.begin, baton);
-    if constexpr (CLUSTER_K > 1) Cluster::meet();  // every stage has been read, in all blocks
-    else ptxlab::meet_of(THREADS);
+    ptxlab::meet_of(THREADS);  // every stage has been read
 #pragma unroll
     for (int i = 0; i < PARTS_M; ++i)
         image.template lay<N, PARTS_N>(sums[i], first_row + 64 * i + warp % 4 * 16, 0);
-    if constexpr (CLUSTER_K > 1) {
-        if (threadIdx.x == 128) image.expect();
-        image.wait();
-    } else {
-        ptxlab::meet_of(THREADS);
-    }
+    if constexpr (CLUSTER_K > 1) Cluster::hand_over();
+    else ptxlab::meet_of(THREADS);
     image.write<OUT, THREADS>(reinterpret_cast<Passing*>(c), store.epilogue, row, col, threadIdx.x - 128);
 }
 #endif
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), CONSUMERS == 1 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), OF_AN_SM)
 KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
        const __grid_constant__ TensorMap c_map, OUT* c, int m, int n, int k, float alpha, float beta,
        const OUT* bias, uint4* partial_sums, unsigned* arrived)
@@ -210,8 +206,7 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     const Tiles tiles(SWAPPED ? n : m, SWAPPED ? m : n, k);
 
     if (threadIdx.x == 0) {
-        if constexpr (IMAGE) ptxlab::mbarrier_init(batons, 1);  // no one takes turns: that of the image
-        else Baton::init(batons);
+        Baton::init(batons);
         ring.init(4 * SHARING * Cluster::NEIGHBOURS);
         ptxlab::prefetch_map(a);
         ptxlab::prefetch_map(b);
@@ -229,7 +224,7 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
         unsigned leader;
         if (warp == 0 && ptxlab::elect(~0u, leader))
             produce(SWAPPED ? b : a, SWAPPED ? a : b, ring, shared, tiles);
-        if constexpr (CLUSTER_K > 1) Cluster::meet();  // the consumers of all blocks wait for each other
+        if constexpr (CLUSTER_K > 1) Cluster::hand_over();  // with the consumers of all blocks
     } else {
         if constexpr (CONSUMERS > 1) ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         const Store store{staging + (warp - 4) * Store::BYTES,
@@ -238,5 +233,5 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
         const Partials partials{partial_sums, arrived, tiles.most_parts()};
         consume(c, c_map, store, partials, ring, shared, tiles, warp - 4, Baton(batons, warp / 4 - 1));
     }
-    if constexpr (Cluster::TILES > 1) Cluster::meet();  // a neighbour may still arrive at a barrier here
+    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();  // others may still arrive at a barrier, or read sums
 }

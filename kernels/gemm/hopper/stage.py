@@ -29,6 +29,7 @@ from ptxlab.experiments.gemm.fused import FusedStage
 from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
 from ptxlab.experiments.gemm.plan import (
     ADDING,
+    ALONE,
     COOPERATIVE,
     IN_CLUSTER,
     IN_MEMORY,
@@ -67,8 +68,9 @@ POLICIES = {
     "keep-a": ("last", "first", "first"),
     "keep-b": ("first", "last", "first"),
 }
-"""When lines of A, of B and of C leave the L2, beside the others: C is not read again, and where the one operand
-stays the other passes through."""
+"""When lines of A, of B and of C leave the L2, beside the others: C is not read again, and where the one
+operand stays the other passes through.
+"""
 
 AUTO = "auto"
 PLANNED: dict[str, Value] = {
@@ -79,6 +81,9 @@ PLANNED: dict[str, Value] = {
     "adding": IN_MEMORY,
 }
 """The options that make a plan, and what they are where no plan agrees with those that were given."""
+
+PANEL_LINES = (LINE, 64, 32)
+"""Bytes of a row of a panel, each with a swizzle of its own."""
 
 UNSCALED = (1.0, 0.0)
 """alpha and beta of a C that is the product alone."""
@@ -95,7 +100,7 @@ class Hopper(FusedStage, ClusterStage):
     acc = option("f32", choices=("f32", "s32"), help="type that sums are kept in: of integers s32")
     out = option("f16", choices=("f16", "bf16", "f32", "s32"), help="type of C")
     block = option(AUTO, choices=(AUTO, *BLOCKS), help="rows and columns of a block")
-    roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
+    roles = option(AUTO, choices=(AUTO, *ROLES), help="two consumers that share a tile or not, or one")
     cluster_shape = option(
         AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="blocks that share tiles, down and across"
     )
@@ -114,11 +119,13 @@ class Hopper(FusedStage, ClusterStage):
         """Fill in what was left open: the plan that was the fastest when it was timed, or by the model."""
         super().complete(params)
         given = {name: params[name] for name in PLANNED if params[name] not in (AUTO, 0)}
-        ways = list(_ways(params, given))
+        if len(given) == len(PLANNED):
+            return
         measured = _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")))
-        if measured in [options for _, options in ways]:
-            params.update(measured or {})
+        if measured and given.items() <= measured.items() and _legal(_plan_of(measured), params):
+            params.update(measured)
         else:
+            ways = _ways(params, given)
             params.update(min(ways, key=lambda way: way[0], default=(0.0, PLANNED | given))[1])
 
     def plans(self, case: Case) -> Iterator[dict[str, Value]]:
@@ -134,9 +141,12 @@ class Hopper(FusedStage, ClusterStage):
 
     def plan(self, case: Case) -> Plan:
         """Return how the problem is cut up."""
-        rows, cols, _ = self.tile(case)
-        down, across = self.cluster_tiles(case)
-        return Plan(rows, cols, str(case.roles), down, across, int(case.splits), str(case.adding))
+        return _plan_of(case.params)
+
+    def one_chain(self, case: Case) -> bool:
+        """Return whether no tile is split along k."""
+        plan = self.plan(case)
+        return plan.splits == 1 and plan.adding != STREAM_K
 
     def consumers(self, case: Case) -> int:
         """Return the warpgroups that multiply a tile together."""
@@ -178,6 +188,11 @@ class Hopper(FusedStage, ClusterStage):
             return int(case.buffers) or 1
         return 1 if self._stages_beside(case, 1) > self._stages_beside(case, 2) else 2
 
+    def panel_line(self, case: Case) -> int:
+        """Return the widest of which a tile is whole panels."""
+        _, cols, _ = self.tile(case)
+        return next(line for line in PANEL_LINES if cols * TYPES[case.out].nbytes % line == 0)
+
     def ring(self, case: Case) -> int:
         """Return what was chosen, or as many stages as fit beside what C passes through, and are of use."""
         if case.stages or not self.plan(case).image:
@@ -194,8 +209,8 @@ class Hopper(FusedStage, ClusterStage):
         """Return the bytes of a tile's image: its lines are somewhat longer than the tile is wide."""
         rows, cols, _ = self.tile(case)
         plan = self.plan(case)
-        layers, line = plan.layers, (cols + (4 if plan.swapped else 8)) * TYPES[case.acc].nbytes
-        return layers * -(-rows // layers) * line
+        line = (cols + (4 if plan.swapped else 8)) * TYPES[case.acc].nbytes
+        return rows * line
 
     def staging(self, case: Case) -> int:
         """Return the bytes of panels; an image takes the place of the stages."""
@@ -238,8 +253,8 @@ class Hopper(FusedStage, ClusterStage):
             self._check_image(case)
         if plan.sums > (most := _most_sums(plan, case.params)):
             raise UsageError(
-                f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the rest; "
-                f"legal: at most {most}, fewer where C is scaled or tiles are split"
+                f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
+                f"rest; legal: at most {most}, fewer where C is scaled or tiles are split"
             )
         if self.streams(case):
             self._check_stream(case)
@@ -265,7 +280,8 @@ class Hopper(FusedStage, ClusterStage):
         of_cluster = math.prod(self.cluster(case) or (1,))
         what = f"block {case.block}, adding={case.adding}"
         if str(case.roles) == PING_PONG:
-            raise UsageError(f"{what}: a block has one tile; legal: --set roles={COOPERATIVE}, {SINGLE}")
+            legal = f"{COOPERATIVE}, {SINGLE}, {ALONE}"
+            raise UsageError(f"{what}: a block has one tile; legal: --set roles={legal}")
         if self.plan(case).passing > 1:
             raise UsageError(f"{what}: parts cannot pass through memory; legal: --set adding={IN_CLUSTER}")
         if of_cluster > LARGEST_CLUSTER:
@@ -293,8 +309,10 @@ class Hopper(FusedStage, ClusterStage):
             "SWAPPED": int(plan.swapped),
             "IMAGE": int(plan.image),
             "CLUSTER_K": plan.layers,
+            "PANEL_LINE": self.panel_line(case),
             "STAGES": self.ring(case),
             "CONSUMERS": plan.consumers,
+            "OF_AN_SM": plan.of_an_sm,
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
             "PINGPONG": int(plan.role == PING_PONG),
@@ -310,7 +328,7 @@ class Hopper(FusedStage, ClusterStage):
 
     def claims(self, case: Case) -> dict[str, int]:
         """Return the products and the copies, and that registers change hands where they must."""
-        return {**super().claims(case), "USETMAXREG": 0 if str(case.roles) == SINGLE else 2}
+        return {**super().claims(case), "USETMAXREG": 2 if self.plan(case).consumers > 1 else 0}
 
     def arguments(self, case: Case) -> tuple[Argument, ...]:
         """Return, beside the rest, what sums of split tiles pass through; where there are none, anything."""
@@ -344,18 +362,30 @@ def _measured(folder: Path) -> dict[str, dict[str, Value]]:
     return measured
 
 
+def _plan_of(options: Mapping[str, Value]) -> Plan:
+    """Return the plan that options make."""
+    rows, cols = sizes(str(options["block"]), parts=2, what="block")
+    down, across = sizes(str(options["cluster_shape"]), parts=2, what="cluster")
+    role, splits, adding = (options[name] for name in ("roles", "splits", "adding"))
+    return Plan(rows, cols, str(role), down, across, int(splits or 1), str(adding))
+
+
 def _ways(params: Mapping[str, Value], given: dict[str, Value]) -> Iterator[tuple[float, dict[str, Value]]]:
     """Yield for each plan that agrees with what was given the cycles that it takes, and its options."""
     m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
-    k = -(-k * TYPES[str(params["dtype"])].nbytes // 2)  # the model's: a byte takes as long, whatever its type
-    for plan in plans(TILES, (m, n, k), blocks):
-        if plan.role == SINGLE and given.get("roles") != SINGLE:
-            continue  # no card has timed it yet: taken where it is asked for
+    k = -(-k * TYPES[str(params["dtype"])].nbytes // 2)  # in 16 bits: a byte takes as long in every type
+    tiles = [tile for tile in TILES if "block" in given or _covers(tile[0], m)]
+    for plan in plans(tiles, (m, n, k), blocks):
         block, cluster = f"{plan.rows}x{plan.cols}", f"{plan.down}x{plan.across}"
         values = (block, plan.role, cluster, plan.splits, plan.adding)
         options: dict[str, Value] = dict(zip(PLANNED, values, strict=True))
         if given.items() <= options.items() and _legal(plan, params):
             yield plan.cycles((m, n, k), blocks), options
+
+
+def _covers(rows: int, m: int) -> bool:
+    """Say whether tiles of so many rows suit A: low ones cover all of it, and none is twice as high."""
+    return min(m, INSTRUCTION_ROWS) <= rows < 2 * max(m, 5)
 
 
 def _registers(sums: int) -> tuple[int, int]:
@@ -372,6 +402,8 @@ def _most_sums(plan: Plan, params: Mapping[str, Value]) -> int:
     """
     if plan.role == SINGLE:
         return 64
+    if plan.role == ALONE:
+        return 128
     scaled = (params["alpha"], params["beta"]) != UNSCALED
     if plan.passing == 1:
         return 160 if scaled else 192

@@ -6,8 +6,14 @@
 // written to the other place when the multiplication is done. So the wait for global memory passes while
 // the tensor cores work, and one barrier a step is enough: nobody writes to what somebody may still read.
 //
-// What limits it: the shared-memory port. A warp's 16x16 tile takes two fragments, 8 wavefronts of 128 bytes,
-// for two HMMA, and each fragment is used for one product only.
+// What limits it: the shared-memory port. A warp's 16x16 tile takes two fragments, 8 wavefronts of 128
+// bytes, for two HMMA, and each fragment is used for one product only. Two places also cost: which of them
+// is read is worked out in each step, and registers are more (f16: 40 instead of 32, so an SM holds three
+// blocks, not four). And a compiler may undo it all: NVRTC 13.0 put the load from global memory behind the
+// last ldmatrix, where nothing is left to wait behind; then this rung was slower than wmma-tiled.
+//
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): 75, 79 and 80
+// TFLOP/s at 2048, 4096 and 8192 cubed.
 //
 // What the next rung changes (wmma-warptile): a warp owns a larger tile, so that a fragment, once loaded, is
 // multiplied with several others.
@@ -100,6 +106,7 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
 #pragma unroll 1
     for (int step = 0; step < k; step += BK) {
         const uint4 next = fetch(step + BK);
+        __syncwarp();  // a place for the load to stand before: else it is compiled to right before its store
 #pragma unroll
         for (int i = 0; i < BK; i += FRAGMENT) {
             wmma::load_matrix_sync(a_fragment, a_tiles[place].at(warp_row, i), TileA::PITCH);

@@ -1,22 +1,6 @@
 """wmma-tiled with two buffers, so that the next tiles can come while these are multiplied.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 75, 79 and 80
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 99 and 102 with f16 at 4096 and 8192. It is slower than
-wmma-tiled: by 9, 10 and 12 % with bf16, by 5.4 and 2.5 % with f16. The shared-memory port, the limit that is
-predicted, would permit 200.
-
-Why, as the SASS of NVRTC 13.0, which made the recorded kernels, tells:
-  - The source asks for the next chunk before the products; the compiler puts the load (LDG) behind the last
-    ldmatrix, right before the store that waits for it. So little of the copy passes while tensor cores work.
-  - Which of the two places is read is worked out in each step: 52 instructions a warp instead of 35 (bf16:
-    98 instead of 47) for the same four HMMA.
-  - f16: 40 registers instead of 32, so an SM holds three blocks, not four. With bf16 both have three; so
-    occupancy alone is not the reason. The other blocks of an SM covered part of the wait before, too.
-
-It is here because two buffers are the step from which all later rungs go on; where tiles are larger, in
-mma-padded, the same source order survives the compiler: its 12 loads stand before all products.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

@@ -4,28 +4,22 @@
 // Idea: in wmma-dbuf a warp loads two fragments for one product of 16x16x16. Here it owns WM x WN of C, say
 // 64x64: it loads 4 fragments of A and 4 of B, and multiplies each with each, 16 products of 8 loads. The
 // shared-memory port, which was the limit, has a quarter of the work for the same FLOP. The block's tile
-// grows with the warps' (128x128, of 4 warps), and with it how often a byte from the L2 is used: 64 FLOP a
-// byte instead of 32. The sums take WM * WN / 32 registers of a thread, 128 for 64x64; the next tiles no
-// longer find room beside them. So cp.async writes them straight into shared memory, where STAGES of them
-// have their place: one is read, the others are on their way. A step takes BK of k: a deeper one has fewer
-// barriers for the same work, and needs more memory. Two blocks share an SM: one multiplies while the other
-// waits.
+// grows with the warps' (128x256), and with it how often a byte from the L2 is used: 85 FLOP a byte instead
+// of 32. The sums take WM * WN / 32 registers of a thread, 128 for 64x64; the next tiles no longer find room
+// beside them. So cp.async writes them straight into shared memory, where STAGES of them have their place:
+// one is read, the others are on their way. A step takes BK of k: a deeper one has fewer barriers for the
+// same work, and needs more memory.
 //
-// What limits it, on an H200 (2026-11-30; f16, tn, random data, all sides in turn in one run), in FLOP per
-// clock and SM, of which a loop of mma.sync alone did 2721 with bf16:
-//   - 128x128x32 in 4 stages did 1334 at 4096^3, 1274 at 8192^3 and 1212 at 2048^3 (308, 290, 282 TFLOP/s,
-//     56, 57 and 48 % of that loop's). 128x128x64 in 3 stages, with half the barriers, did 1471, 1573 and
-//     1284 (336, 333, 300); but bf16 has not the registers for it. 128x256, one block an SM, did 1210, 1248
-//     and 1125 with BK = 32, and 1389, 1448 and 1266 with 64.
-//   - Waiting: of 6.6 warps per issued instruction (128x128x64, 4096^3) 1.07 waited for copies or their
-//     addresses, 0.49 for fragments, which are loaded when they are needed, not before, and 0.36 at the
-//     barrier. The tensor pipe was busy in 56 % of the active cycles. Three instructions were issued for each
-//     HMMA.
-//   - The L2: three quarters of its throughput was used.
-//   - Padded lines begin anywhere in 128 bytes, so that a copy touches more of them: 4.2 million conflicts
-//     were counted, in ampere, which swizzles, 0.07 million.
-//   - bf16: its fragments come as many small loads instead of one ldmatrix (NVRTC 13.0). 128x256x32 in 4
-//     stages did 937, 958 and 878 (214, 205, 207 TFLOP/s).
+// Fragments come ahead, too: while 16 rows are multiplied, the next 16 are loaded, and the columns that come
+// 16 deeper. What each instruction beside the products costs is told in ampere; so a load's place must be a
+// constant for it, and what remains are 30 instructions or so for 128 HMMA that neither load nor multiply.
+//
+// What limits it: mma.sync itself; the loads and copies beside it; and one block an SM, whose tensor cores
+// stand still while it begins and ends. Lines are padded, so copies and fragments meet in the same banks now
+// and then, which in ampere, whose lines are swizzled, they do not.
+//
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): 226, 236 and 242
+// TFLOP/s at 2048, 4096 and 8192 cubed.
 //
 // What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
 // ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.
@@ -46,61 +40,155 @@ constexpr int FRAGMENT = 16;  // what wmma multiplies at once, in each direction
 constexpr int WARPS_ACROSS = BN / WN;
 constexpr int WARPS = BM / WM * WARPS_ACROSS;
 constexpr int THREADS = 32 * WARPS;
-constexpr int BLOCKS = THREADS <= 256 && WM * WN <= 2048 ? 2 : 1;  // of an SM, by registers
 constexpr int TILES_M = WM / FRAGMENT, TILES_N = WN / FRAGMENT;  // of wmma, in a warp's tile
+constexpr int DEPTHS = BK / FRAGMENT;                            // of wmma, in a step
+constexpr int PARTS = DEPTHS > 2 ? 2 : 1;                        // in which the copies of a step are made
+static_assert(TILES_M % 2 == 0, "two sets of 16 rows take turns");
 
 template <typename Layout>
 constexpr bool by_rows = false;
 template <>
 constexpr bool by_rows<wmma::row_major> = true;
 
-using Source = ptxlab::TileSource<TYPE, ALIGNED>;
+template <typename, typename>
+constexpr bool is_same = false;
+template <typename T>
+constexpr bool is_same<T, T> = true;
 
-// A tile of ROWS x COLS of a matrix in shared memory, its lines contiguous as they are in global memory and
-// padded by 16 bytes (see wmma-tiled).
-template <typename Layout, int ROWS, int COLS>
+// A tile of ROWS x COLS of an operand in shared memory, its lines contiguous as they are in global memory and
+// padded by 16 bytes (see wmma-tiled); and this thread's part in copying it. ALONG_K: lines run along k.
+template <typename Layout, bool ALONG_K, int ROWS, int COLS>
 struct Tile {
     static constexpr int LINES = by_rows<Layout> ? ROWS : COLS, WIDTH = by_rows<Layout> ? COLS : ROWS;
     static constexpr int PITCH = WIDTH + ptxlab::CHUNK, CHUNKS = WIDTH / ptxlab::CHUNK;  // of a line
-    static constexpr int LINES_AT_ONCE = THREADS / CHUNKS;  // that the block copies, a chunk a thread
-    static constexpr int COPIES = LINES / LINES_AT_ONCE;
-    static constexpr int ELEMENTS = LINES * PITCH;
-    static_assert(LINES % LINES_AT_ONCE == 0, "every thread copies as much");
+    static constexpr int APART = THREADS / CHUNKS;       // lines from one chunk of a thread to its next
+    static constexpr int COPIES = LINES / APART / PARTS;  // of a thread, for a part of a tile
+    static constexpr unsigned BYTES = LINES * PITCH * sizeof(TYPE);
+    static_assert(LINES % (APART * PARTS) == 0, "every thread copies as much, and parts are alike");
 
-    // The tile in global memory; (row, col) of the matrix of rows x cols is its first element.
-    static __device__ __forceinline__ Source source(const TYPE* matrix, int rows, int cols, int row, int col)
+    const TYPE *first, *next;  // this thread's first chunk of the tile, and the one that it copies next
+    size_t stride;
+    int lines, width;  // what is left of the matrix from the first one on
+    unsigned target;   // the place of the first one
+
+    // `tiles` is where such tiles have their place.
+    __device__ __forceinline__ Tile(const TYPE* matrix, int rows, int cols, int row, int col, unsigned tiles)
+        : stride(by_rows<Layout> ? cols : rows)
     {
-        return by_rows<Layout> ? Source(matrix, rows, cols, row, col) : Source(matrix, cols, rows, col, row);
+        const int own_line = threadIdx.x / CHUNKS, own_first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
+        const int line = (by_rows<Layout> ? row : col) + own_line;
+        const int along = (by_rows<Layout> ? col : row) + own_first;
+        first = next = matrix + line * stride + along;
+        lines = (by_rows<Layout> ? rows : cols) - line;
+        width = static_cast<int>(stride) - along;
+        target = tiles + sizeof(TYPE) * (own_line * PITCH + own_first);
     }
 
-    // Begins to bring this thread's chunks.
-    static __device__ __forceinline__ void copy(const Source& source, TYPE* tile)
+    // Begins to bring a part of the tile to its place, `offset` bytes on.
+    __device__ __forceinline__ void copy(int part, unsigned offset)
     {
-        const int line = threadIdx.x / CHUNKS, first = threadIdx.x % CHUNKS * ptxlab::CHUNK;
-        source.template copy<COPIES>(tile + line * PITCH + first, LINES_AT_ONCE * PITCH, line, first,
-                                     LINES_AT_ONCE);
+#pragma unroll(ALIGNED ? COPIES : 1)
+        for (int i = part * COPIES; i < (part + 1) * COPIES; ++i) {
+            const int inside = i * APART < lines ? width : 0;
+            copy_chunk(target + offset + i * APART * PITCH * sizeof(TYPE), inside);
+            // The compiler must not see through this addition: it would multiply anew for each chunk.
+            asm("add.s64 %0, %0, %1;" : "+l"(next) : "l"(APART * stride * sizeof(TYPE)));
+        }
     }
 
-    // Where the fragment at (row, col) of the tile begins.
-    static __device__ __forceinline__ const TYPE* at(const TYPE* tile, int row, int col)
+    // To the next tile along k, once all parts of this one are copied.
+    __device__ __forceinline__ void advance()
     {
-        return tile + (by_rows<Layout> ? row * PITCH + col : col * PITCH + row);
+        first += ALONG_K ? BK : BK * stride;
+        next = first;
+        (ALONG_K ? width : lines) -= BK;
+    }
+
+    // Where the element at (row, col) of the tile lies, in bytes.
+    static __device__ constexpr int place(int row, int col)
+    {
+        return (by_rows<Layout> ? row * PITCH + col : col * PITCH + row) * sizeof(TYPE);
+    }
+
+private:
+    __device__ __forceinline__ void copy_chunk(unsigned to, int inside) const
+    {
+        if constexpr (ALIGNED) {
+            ptxlab::cp_async_16(to, next, inside > 0 ? 16 : 0);
+        } else {
+#pragma unroll
+            for (int e = 0; e < ptxlab::CHUNK; ++e)
+                ptxlab::store_shared(to + e * sizeof(TYPE), e < inside ? next[e] : TYPE(0.0f));
+        }
     }
 };
 
 using FragmentA = wmma::fragment<wmma::matrix_a, FRAGMENT, FRAGMENT, FRAGMENT, TYPE, wmma::A_LAYOUT>;
 using FragmentB = wmma::fragment<wmma::matrix_b, FRAGMENT, FRAGMENT, FRAGMENT, TYPE, wmma::B_LAYOUT>;
-using TileA = Tile<wmma::A_LAYOUT, BM, BK>;
-using TileB = Tile<wmma::B_LAYOUT, BK, BN>;
-constexpr int PLACE = TileA::ELEMENTS + TileB::ELEMENTS;  // of A's and B's tiles together
+using TileA = Tile<wmma::A_LAYOUT, by_rows<wmma::A_LAYOUT>, BM, BK>;
+using TileB = Tile<wmma::B_LAYOUT, !by_rows<wmma::B_LAYOUT>, BK, BN>;
+constexpr unsigned PLACE = TileA::BYTES + TileB::BYTES;  // of A's and B's tiles together
+
+// The PTX instruction that load_matrix_sync stands for, told that the matrix is in shared memory, and how far
+// behind `from`, as a constant: it becomes one ldmatrix. load_matrix_sync becomes many small loads for bf16,
+// and for f16 works out each address anew (NVRTC 13.0).
+#define LOAD(operand, layout)                                                                               \
+    if constexpr (is_same<TYPE, half>)                                                                      \
+        asm volatile("wmma.load." operand ".sync.aligned." layout ".m16n16k16.shared.f16"                   \
+                     " {%0, %1, %2, %3, %4, %5, %6, %7}, [%8+%9], %10;"                                     \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]), "=r"(r[4]), "=r"(r[5]), "=r"(r[6]),  \
+                       "=r"(r[7])                                                                           \
+                     : "r"(from), "n"(FURTHER), "n"(PITCH)                                                  \
+                     : "memory");                                                                           \
+    else                                                                                                    \
+        asm volatile("wmma.load." operand ".sync.aligned." layout ".m16n16k16.shared.bf16"                  \
+                     " {%0, %1, %2, %3}, [%4+%5], %6;"                                                      \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                       \
+                     : "r"(from), "n"(FURTHER), "n"(PITCH)                                                  \
+                     : "memory")
+
+template <int PITCH, int FURTHER>
+__device__ __forceinline__ void load(FragmentA& fragment, unsigned from)
+{
+    unsigned* const r = reinterpret_cast<unsigned*>(fragment.x);
+    if constexpr (by_rows<wmma::A_LAYOUT>)
+        LOAD("a", "row");
+    else
+        LOAD("a", "col");
+}
+
+template <int PITCH, int FURTHER>
+__device__ __forceinline__ void load(FragmentB& fragment, unsigned from)
+{
+    unsigned* const r = reinterpret_cast<unsigned*>(fragment.x);
+    if constexpr (by_rows<wmma::B_LAYOUT>)
+        LOAD("b", "row");
+    else
+        LOAD("b", "col");
+}
+#undef LOAD
+
+// Calls f with 0, 1 ... COUNT - 1: an unrolled loop, whose counter is a constant as `load` needs it.
+template <int I>
+struct Constant {
+    static constexpr int value = I;
+};
+template <int COUNT, int I = 0, typename F>
+__device__ __forceinline__ void for_each(const F& f)
+{
+    if constexpr (I < COUNT) {
+        f(Constant<I>());
+        for_each<COUNT, I + 1>(f);
+    }
+}
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+extern "C" __global__ void __launch_bounds__(THREADS)
 KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, float beta)
 {
     extern __shared__ __align__(128) unsigned char memory[];
-    TYPE* const tiles = reinterpret_cast<TYPE*>(memory);
+    const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
 
     const int across = (n - 1) / BN + 1;
     const int row = static_cast<int>(blockIdx.x / across) * BM;
@@ -114,41 +202,65 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
 #pragma unroll
         for (int j = 0; j < TILES_N; ++j) wmma::fill_fragment(sums[i][j], ACCUMULATE(0.0f));
 
-    const auto copy = [&](unsigned step, int place) {  // past the end of k it brings zeros
-        const int from = static_cast<int>(min(step, static_cast<unsigned>(k)));
-        TileA::copy(TileA::source(a, m, k, row, from), tiles + place * PLACE);
-        TileB::copy(TileB::source(b, k, n, from, col), tiles + place * PLACE + TileA::ELEMENTS);
+    TileA tile_a(a, m, k, row, 0, shared);
+    TileB tile_b(b, k, n, 0, col, shared + TileA::BYTES);
+    unsigned writing = 0, reading = 0;  // where the tiles begin that are copied, and multiplied
+    const auto turn = [](unsigned place) { return place == (STAGES - 1) * PLACE ? 0 : place + PLACE; };
+    const auto copy = [&](int part) {  // past the end of k it brings zeros
+        tile_a.copy(part, writing);
+        tile_b.copy(part, writing);
+        if (part < PARTS - 1) return;
         ptxlab::cp_async_commit();
+        tile_a.advance();
+        tile_b.advance();
+        writing = turn(writing);
     };
-    for (int place = 0; place < STAGES - 1; ++place) copy(place * BK, place);
+    for (int tiles = 0; tiles < STAGES - 1; ++tiles)
+#pragma unroll
+        for (int part = 0; part < PARTS; ++part) copy(part);
+    ptxlab::cp_async_wait<STAGES - 2>();
+    __syncthreads();
 
-    int reading = 0, writing = STAGES - 1;
+    const unsigned warp_a = shared + TileA::place(warp_row, 0);
+    const unsigned warp_b = shared + TileA::BYTES + TileB::place(0, warp_col);
+    FragmentA rows[2];
+    FragmentB columns[2][TILES_N];
+    load<TileA::PITCH, 0>(rows[0], warp_a);
+    for_each<TILES_N>([&](auto index_j) {
+        constexpr int j = index_j.value;
+        load<TileB::PITCH, TileB::place(0, FRAGMENT * j)>(columns[0][j], warp_b);
+    });
 #pragma unroll 1
     for (int step = 0; step < k; step += BK) {
-        ptxlab::cp_async_wait<STAGES - 2>();
-        __syncthreads();  // this step's tiles are there, and those of the step before have been read
-        const TYPE* const a_tile = tiles + reading * PLACE;
-        const TYPE* const b_tile = a_tile + TileA::ELEMENTS;
-#pragma unroll
-        for (int depth = 0; depth < BK; depth += FRAGMENT) {
-            FragmentB b_fragments[TILES_N];
-#pragma unroll
-            for (int j = 0; j < TILES_N; ++j)
-                wmma::load_matrix_sync(b_fragments[j], TileB::at(b_tile, depth, warp_col + FRAGMENT * j),
-                                       TileB::PITCH);
-#pragma unroll
-            for (int i = 0; i < TILES_M; ++i) {
-                FragmentA a_fragment;
-                wmma::load_matrix_sync(a_fragment, TileA::at(a_tile, warp_row + FRAGMENT * i, depth),
-                                       TileA::PITCH);
+        for_each<DEPTHS>([&](auto index_depth) {
+            constexpr int depth = index_depth.value, next_depth = (depth + 1) % DEPTHS;
+            if (depth % (DEPTHS / PARTS) == 0) copy(depth / (DEPTHS / PARTS));
+            for_each<TILES_M>([&](auto index_i) {
+                constexpr int i = index_i.value, set = (depth * TILES_M + i) % 2;
+                constexpr bool last_rows = i == TILES_M - 1, last = last_rows && next_depth == 0;
+                if (last) {  // the next tiles are there, and all fragments of these have been loaded
+                    ptxlab::cp_async_wait<STAGES - 2>();
+                    __syncthreads();
+                    reading = turn(reading);
+                }
+                constexpr int next_i = (i + 1) % TILES_M;
+                constexpr int place =
+                    TileA::place(FRAGMENT * next_i, FRAGMENT * (last_rows ? next_depth : depth));
+                load<TileA::PITCH, place>(rows[1 - set], warp_a + reading);
+                for_each<TILES_N>([&](auto index_j) {  // of the next tiles all at once, else a few for each i
+                    constexpr int j = index_j.value;
+                    if constexpr (next_depth == 0 ? last : j * TILES_M / TILES_N == i)
+                        load<TileB::PITCH, TileB::place(FRAGMENT * next_depth, FRAGMENT * j)>(
+                            columns[(depth + 1) % 2][j], warp_b + reading);
+                });
 #pragma unroll
                 for (int j = 0; j < TILES_N; ++j)
-                    wmma::mma_sync(sums[i][j], a_fragment, b_fragments[j], sums[i][j]);
-            }
-            if (depth == 0) copy(step + (STAGES - 1u) * BK, writing);  // once the tensor cores are at work
-        }
-        reading = reading + 1 == STAGES ? 0 : reading + 1;
-        writing = writing + 1 == STAGES ? 0 : writing + 1;
+                    wmma::mma_sync(sums[i][j], rows[set], columns[depth % 2][j], sums[i][j]);
+            });
+        });
+#pragma unroll
+        for (int j = 0; j < TILES_N; ++j)
+            if (DEPTHS % 2) columns[0][j] = columns[1][j];
     }
     ptxlab::cp_async_wait<0>();
     __syncthreads();

@@ -1,13 +1,6 @@
 """Warps own large tiles of C, so that a fragment is multiplied with several others; cp.async, nvcuda::wmma.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 226, 236 and 242
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 303 and 288 with f16 at 4096 and 8192. Over wmma-dbuf that is
-+204, +203 and +211 %, +207 and +181 %. The tensor cores, the limit that is predicted, are used to 42, 47 and
-48 % of their ceiling, with f16 to 62 and 59 %: it is waiting that holds this rung. bf16 takes 64 small loads
-and their addresses in a step where f16 takes 16 ldmatrix.x4: 290 instructions for 64 HMMA instead of 195
-(NVRTC 13.0).
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations
@@ -15,18 +8,10 @@ from __future__ import annotations
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option, sizes
 from ptxlab.experiments.gemm import TYPES
-from ptxlab.experiments.gemm.tiled import (
-    CHUNK,
-    ELEMENT,
-    FRAGMENT,
-    PAST_REGISTERS,
-    TiledStage,
-    padded_elements,
-    wmma_macros,
-)
+from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, TiledStage, padded_elements, wmma_macros
 
-MOST_WARPS = 16  # more would leave a thread fewer registers than these tiles need
-DEEPEST = 64
+SMALL = 32 * 32  # of this warp tile, the sums and two sets of fragments fit into 128 registers of a thread
+MOST_WARPS, MOST_SMALL_WARPS = 8, 16  # of a block: more would leave a thread fewer registers than it needs
 
 
 class WmmaWarptile(TiledStage):
@@ -34,12 +19,11 @@ class WmmaWarptile(TiledStage):
 
     below = "wmma-dbuf"
     ceiling = "mma-sync"
-    copies = PAST_REGISTERS
 
-    block = option("128x128", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
+    block = option("128x256", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
     warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
-    tile_k = option(32, choices=(16, 32, 64), help="depth in k of one step")
-    stages = option(4, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
+    tile_k = option(64, choices=(16, 32, 64), help="depth in k of one step")
+    stages = option(3, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what was chosen."""
@@ -51,10 +35,6 @@ class WmmaWarptile(TiledStage):
         rows, cols = sizes(case.warp, parts=2, what="warp")
         return rows, cols
 
-    def ring(self, case: Case) -> int:
-        """Return what was chosen."""
-        return int(case.stages)
-
     def check(self, case: Case) -> None:
         """Refuse what does not fit into registers, and tiles that are no chunk for each thread.
 
@@ -65,18 +45,15 @@ class WmmaWarptile(TiledStage):
         super().check(case)
         rows, cols, depth = self.tile(case)
         threads = self.threads(case)
-        if threads > 32 * MOST_WARPS:
+        warp_rows, warp_cols = self.warp_tile(case)
+        most = MOST_SMALL_WARPS if warp_rows * warp_cols <= SMALL else MOST_WARPS
+        if threads > 32 * most:
             raise UsageError(
-                f"block {case.block} has {threads // 32} warps of {case.warp}; legal: at most {MOST_WARPS}"
+                f"block {case.block} has {threads // 32} warps of {case.warp}; legal: at most {most}"
             )
         if threads * CHUNK > min(rows, cols) * depth:
             legal = threads * CHUNK // min(rows, cols)
             raise UsageError(f"tile_k {depth} leaves threads without a chunk to copy; legal: {legal} or more")
-        if depth == DEEPEST and case.warp == "64x64" and case.dtype == "bf16":  # ptxas 13.0 spills
-            raise UsageError(
-                f"tile_k {depth} with warp {case.warp} and bf16 takes more registers than there are; "
-                "legal: tile_k 16 or 32"
-            )
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return the places for the tiles of A and of B, and what the sums need beyond them."""
@@ -109,5 +86,6 @@ class WmmaWarptile(TiledStage):
         return {**super().macros(case), **wmma_macros(case), **tiles, "STAGES": int(case.stages)}
 
     def claims(self, case: Case) -> dict[str, int]:
-        """Return the products and loads of one step; wmma's loads of bf16 do not become LDSM (NVRTC 13.0)."""
-        return super().claims(case) | ({"LDSM": 0} if case.dtype == "bf16" else {})
+        """Return the products and loads of one step, and the loads before the first: 16 rows, all columns."""
+        first = (FRAGMENT + self.warp_tile(case)[1]) // FRAGMENT
+        return super().claims(case) | {"LDSM": self.fragment_loads(case) + first}

@@ -1,5 +1,5 @@
-// Whose turn it is to multiply, of two warpgroups that would be in each other's way: while one does something else,
-// the other has the tensor cores to itself.
+// Whose turn it is to multiply, of two warpgroups that would be in each other's way: while one does something
+// else, the other has the tensor cores to itself.
 #pragma once
 
 #include <ptxlab/gemm_ring.cuh>

@@ -59,6 +59,13 @@ struct ClusterPlace {
         }
     }
 
+    // All threads of the cluster meet, and see what the others wrote to shared memory before.
+    static __device__ __forceinline__ void hand_over()
+    {
+        cluster_arrive<ClusterBarrier::release>();
+        cluster_wait<ClusterBarrier::release>();
+    }
+
     // All threads of the cluster meet, or of the block that stands alone. Nothing that they wrote is handed
     // over; what was initialised before is, by mbarrier_init_fence().
     static __device__ __forceinline__ void meet()

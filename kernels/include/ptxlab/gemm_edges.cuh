@@ -77,6 +77,15 @@ private:
     }
 };
 
+// Stores one element in shared memory.
+template <typename T>
+__device__ __forceinline__ void store_shared(unsigned to, T element)
+{
+    static_assert(sizeof(T) == 2);
+    const unsigned short bits = *reinterpret_cast<unsigned short*>(&element);
+    asm volatile("st.shared.b16 [%0], %1;" ::"r"(to), "h"(bits) : "memory");
+}
+
 // alpha * sum + beta * C, in float32. C is read only where beta is not zero.
 template <typename Out>
 __device__ __forceinline__ Out scaled(float sum, float alpha, float beta, const Out* c)

@@ -63,6 +63,15 @@ struct Epilogue {
     float alpha, beta;
     const Out* bias = nullptr;
 
+    // A warp has the bias of COLS columns brought near, while their sums are made.
+    template <int COLS>
+    __device__ __forceinline__ void prefetch(int col) const
+    {
+        constexpr int LINE = 128 / sizeof(Out);
+        const int first = col + threadIdx.x % 32 * LINE;
+        if (BIAS && first < min(col + COLS, n)) asm volatile("prefetch.global.L1 [%0];" ::"l"(bias + first));
+    }
+
     // The bias of COUNT pairs of columns, 8 columns apart. It takes a while: ahead of the sums.
     template <int COUNT>
     __device__ __forceinline__ void fetch(Two (&biases)[COUNT], int col) const

@@ -1,10 +1,8 @@
 // A tile of sums in shared memory, 32 bits each, row by row as in C: where wgmma has made it transposed
-// (swap-AB), where the blocks of a cluster have parts of k, whose sums must be added, or where a tile is no
-// whole panels for TMA. The threads then take four neighbours at a time, and write C from registers.
+// (swap-AB), or where the blocks of a cluster have parts of k, whose sums must be added. The threads then
+// take 16 bytes of C at a time, and write them from registers.
 //
-// Where there are parts, each block adds up some rows of the tile, and has those of every part in its shared
-// memory: the others send them there (st.async), and the bytes count at an mbarrier. No one reads from
-// another block, so that none must wait for another to end.
+// Where there are parts, the blocks of the cluster share the work: each reads its part of every image.
 #pragma once
 
 #include <ptxlab/cluster.cuh>
@@ -19,14 +17,16 @@ __device__ __forceinline__ void meet_of(int threads)
     asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-__device__ __forceinline__ void store_four(float* to, float2 left, float2 right)
+// 16 bytes of C.
+__device__ __forceinline__ void store_pairs(float* to, const float2 (&pairs)[2])
 {
-    *reinterpret_cast<float4*>(to) = make_float4(left.x, left.y, right.x, right.y);
+    *reinterpret_cast<float4*>(to) = make_float4(pairs[0].x, pairs[0].y, pairs[1].x, pairs[1].y);
 }
 template <typename Out>
-__device__ __forceinline__ void store_four(Out* to, float2 left, float2 right)
+__device__ __forceinline__ void store_pairs(Out* to, const float2 (&pairs)[4])
 {
-    *reinterpret_cast<uint2*>(to) = make_uint2(packed(left, Out()), packed(right, Out()));
+    *reinterpret_cast<uint4*>(to) = make_uint4(packed(pairs[0], Out()), packed(pairs[1], Out()),
+                                               packed(pairs[2], Out()), packed(pairs[3], Out()));
 }
 
 // ROWS x COLS of C. A line is some banks longer than the tile is wide, so that lanes do not meet in a bank: 8
@@ -37,20 +37,11 @@ struct SumsImage {
     static_assert(COLS % 16 == 0, "lines start in one of four banks");
     static constexpr int PITCH = COLS + (TRANSPOSED ? 4 : 8);  // in sums
     static constexpr int PARTS = Cluster::PARTS;
-    static constexpr int SHARE = (ROWS + PARTS - 1) / PARTS;  // rows that a block adds up
     const Cluster& place;
-    unsigned shared;   // [part][row of the share][column]
-    unsigned arrived;  // an mbarrier, of one arrival
-    int rows;          // of the tile, that are in C
+    unsigned shared;
 
-    // One thread says how many bytes the parts of this block's share are.
-    __device__ __forceinline__ void expect() const
-    {
-        mbarrier_arrive_expect_tx(arrived, PARTS * rows_of_share() * COLS * 4);
-    }
-
-    // A warp sends 16 rows of WIDE products of 64 x N side by side to where they are added; (row, col) is the
-    // first, of the product.
+    // A warp lays down 16 rows of WIDE products of 64 x N side by side; (row, col) is the first, of the
+    // product.
     template <int N, int WIDE>
     __device__ __forceinline__ void lay(const unsigned (&d)[WIDE][N / 2], int row, int col) const
     {
@@ -63,68 +54,65 @@ struct SumsImage {
                 const int first = j % (N / 8) * 4 + 2 * half;
                 const int down = row + lane / 4 + 8 * half, across = col + 8 * j + lane % 4 * 2;
                 if constexpr (TRANSPOSED) {
-                    put<1>(across, down, {sums[first]});
-                    put<1>(across + 1, down, {sums[first + 1]});
+                    store_shared<1>(at(across, down), {sums[first]});
+                    store_shared<1>(at(across + 1, down), {sums[first + 1]});
                 } else {
-                    put<2>(down, across, {sums[first], sums[first + 1]});
+                    store_shared<2>(at(down, across), {sums[first], sums[first + 1]});
                 }
             }
         }
     }
 
-    // Waits until the parts of the share are there, where there are some.
-    __device__ __forceinline__ void wait() const
-    {
-        while (!mbarrier_try_wait<WaitScope::cluster>(arrived, 0)) {
-        }
-    }
-
-    // THREADS threads add up the parts, in the order of k, and write the share; (row, col) is the tile's
-    // first in C.
+    // THREADS threads write what is this block's to write: of every round of all parts' blocks its own. Sums
+    // come from the images of all parts, and are added in the order of k. (row, col) is the first in C.
     template <typename Out, int THREADS, typename C, typename OnTheWay>
     __device__ __forceinline__ void write(C* c, const OnTheWay& epilogue, int row, int col, int thread) const
     {
-        const int fours = rows_of_share() * (COLS / 4);
+        constexpr int EACH = 16 / sizeof(C), PER_ROW = COLS / EACH;
+        const int count = min(ROWS, epilogue.m - row) * PER_ROW;
 #pragma unroll 2
-        for (int i = thread; i < fours; i += THREADS) {
-            const int down = i / (COLS / 4), across = i % (COLS / 4) * 4;
-            if (col + across >= epilogue.n) continue;
-            unsigned sums[1][1][4];
-            load_shared(sums[0][0], at(0, down, across));
+        for (int i = place.part * THREADS + thread; i < count; i += PARTS * THREADS) {
+            const int down = i / PER_ROW, across = i % PER_ROW * EACH;
+            const int to_row = row + down, to_col = col + across;
+            if (to_col >= epilogue.n) continue;  // rows of C are whole pieces of 16 bytes
+            float2 pairs[EACH / 2];
 #pragma unroll
-            for (int part = 1; part < PARTS; ++part) {
-                unsigned more[4];
-                load_shared(more, at(part, down, across));
-#pragma unroll
-                for (int j = 0; j < 4; ++j) sums[0][0][j] = added<T>(sums[0][0][j], more[j]);
+            for (int four = 0; four < EACH / 4; ++four) {
+                unsigned sums[1][1][4];
+                added_up(sums[0][0], at(down, across + 4 * four));
+                convert_sums<T, Out>(sums);
+                pairs[2 * four] = pair_of_sums(sums[0][0], 0, 0);
+                pairs[2 * four + 1] = pair_of_sums(sums[0][0], 0, 1);
             }
-            convert_sums<T, Out>(sums);
-            const int to_row = row + place.part * SHARE + down, to_col = col + across;
-            const float2 left = finished(epilogue, pair_of_sums(sums[0][0], 0, 0), to_row, to_col);
-            const float2 right = finished(epilogue, pair_of_sums(sums[0][0], 0, 1), to_row, to_col + 2);
-            store_four(c + static_cast<size_t>(to_row) * epilogue.n + to_col, left, right);
+#pragma unroll
+            for (int j = 0; j < EACH / 2; ++j)
+                pairs[j] = finished(epilogue, pairs[j], to_row, to_col + 2 * j);
+            store_pairs(c + static_cast<size_t>(to_row) * epilogue.n + to_col, pairs);
         }
     }
 
 private:
-    __device__ __forceinline__ int rows_of_share() const
+    __device__ __forceinline__ unsigned at(int row, int col) const
     {
-        return max(0, min(SHARE, min(ROWS, rows) - place.part * SHARE));
+        return shared + (row * PITCH + col) * 4;
     }
-    __device__ __forceinline__ unsigned at(int part, int row, int col) const
+
+    // Four neighbours of all parts.
+    __device__ __forceinline__ void added_up(unsigned (&sums)[4], unsigned at) const
     {
-        return shared + ((part * SHARE + row) * PITCH + col) * 4;
-    }
-    template <int WORDS>
-    __device__ __forceinline__ void put(int row, int col, const unsigned (&sums)[WORDS]) const
-    {
-        if constexpr (PARTS == 1) {
-            store_shared(at(0, row, col), sums);
-        } else if (row < rows) {  // others have no place in C
-            const int block = place.rank_of_part(row / SHARE);
-            cluster_store_async<WORDS>(map_to_block(at(place.part, row % SHARE, col), block), sums,
-                                       map_to_block(arrived, block));
+        get(sums, 0, at);
+#pragma unroll
+        for (int part = 1; part < PARTS; ++part) {
+            unsigned more[4];
+            get(more, part, at);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[j] = added<T>(sums[j], more[j]);
         }
+    }
+    __device__ __forceinline__ void get(unsigned (&sums)[4], int part, unsigned at) const
+    {
+        if constexpr (PARTS == 1) load_shared(sums, at);
+        else cluster_load(sums, map_to_block(at, place.rank_of_part(part)));
     }
     template <typename OnTheWay>
     static __device__ __forceinline__ float2 finished(const OnTheWay& epilogue, float2 pair, int row, int col)

@@ -1,5 +1,5 @@
-// A tile of A or B in shared memory, as TMA lays it there and as wgmma reads it: with the 128-byte swizzle, and
-// as deep in k as a swizzled line holds elements, be they of 1, 2 or 4 bytes.
+// A tile of A or B in shared memory, as TMA lays it there and as wgmma reads it: with the 128-byte swizzle,
+// and as deep in k as a swizzled line holds elements, be they of 1, 2 or 4 bytes.
 //
 // SIZE is the tile's extent in m or n. K-major (contiguous in k): a line for each row, SIZE lines, one box of
 // TMA. MN-major, which 16-bit elements alone can be: a line for each k holds 64 rows; such panels of 64 lines
@@ -69,7 +69,8 @@ struct OperandTile {
         } else {
 #pragma unroll
             for (int panel = 0; panel < SIZE / 64; ++panel)
-                tma_multicast(shared + panel * BYTES_OF_64_ROWS, map, row + 64 * panel, k, barrier, blocks, policy);
+                tma_multicast(shared + panel * BYTES_OF_64_ROWS, map, row + 64 * panel, k, barrier, blocks,
+                              policy);
         }
     }
 };
@@ -109,7 +110,8 @@ __device__ __forceinline__ void multiply_tile(unsigned (&d)[M_PARTS][N_PARTS][N 
         for (int i = 0; i < M_PARTS; ++i) {
 #pragma unroll
             for (int j = 0; j < N_PARTS; ++j) {
-                const unsigned long long at_a = first_a + step * DESCRIPTOR_STEP<A_K> + i * (BYTES_OF_64_ROWS / 16);
+                const unsigned long long at_a =
+                    first_a + step * DESCRIPTOR_STEP<A_K> + i * (BYTES_OF_64_ROWS / 16);
                 const unsigned long long at_b = first_b + step * DESCRIPTOR_STEP<B_K> + j * (N * LINE / 16);
                 wgmma<N, type, type, wgmma_sums<T>, !A_K, !B_K>(d[i][j], at_a, at_b, accumulate || step > 0);
             }

@@ -23,7 +23,8 @@ __device__ __forceinline__ unsigned added(unsigned x, unsigned y)
     else return __float_as_uint(__uint_as_float(x) + __uint_as_float(y));
 }
 
-// How C passes through registers and shared memory. What stays an integer is 32 bits that are moved as they are.
+// How C passes through registers and shared memory. What stays an integer is 32 bits that are moved as they
+// are.
 template <typename Out>
 struct Passing {
     using Type = Out;

@@ -1,9 +1,10 @@
 // A ring of stages in shared memory: TMA fills one stage after the other, warps empty them in the same order.
 //
-// Each stage has two mbarriers. One phase of "full" ends when all bytes of the stage have landed; one phase of
-// "empty" ends when every warp that reads the stage has said so. Who fills waits for "empty", who reads waits
-// for "full", and both count for themselves which use of the stage is next: a barrier knows no more than
-// whether its current phase is odd or even, so a Turn must be carried on from tile to tile, never restarted.
+// Each stage has two mbarriers. One phase of "full" ends when all bytes of the stage have landed; one phase
+// of "empty" ends when every warp that reads the stage has said so. Who fills waits for "empty", who reads
+// waits for "full", and both count for themselves which use of the stage is next: a barrier knows no more
+// than whether its current phase is odd or even, so a Turn must be carried on from tile to tile, never
+// restarted.
 #pragma once
 
 #include <ptxlab/mbarrier.cuh>

@@ -1,6 +1,7 @@
-// C by TMA: a warp lays 16 rows of its sums into shared memory, panel by panel of 128 bytes, and one of its
-// lanes has TMA write each panel, while the warp goes on. Panels are swizzled, so that rows do not meet in a
-// bank; TMA takes the swizzle out again, and leaves out what lies outside of C.
+// C by TMA: a warp lays 16 rows of its sums into shared memory, panel by panel of 128 bytes (or of 64 or 32,
+// where a tile is not whole panels of more), and one of its lanes has TMA write each panel, while the warp
+// goes on. Panels are swizzled, so that rows do not meet in a bank; TMA takes the swizzle out again, and
+// leaves out what lies outside of C.
 #pragma once
 
 #include <ptxlab/gemm_epilogue.cuh>
@@ -25,10 +26,10 @@ __device__ __forceinline__ unsigned packed(float2 pair, __nv_bfloat16)
 }
 
 template <typename Out, bool SCALED, int BUFFERS, bool BIAS = false, Activation ACTIVATION = Activation::none,
-          Evict EVICT = Evict::normal>
+          Evict EVICT = Evict::normal, int PANEL_LINE = 128>
 struct PanelStore {
     using OnTheWay = Epilogue<Out, SCALED, BIAS, ACTIVATION>;
-    static constexpr int COLS = 128 / sizeof(Out);  // of a panel
+    static constexpr int COLS = PANEL_LINE / sizeof(Out);  // of a panel
     static constexpr int BYTES = BUFFERS * PANEL_BYTES;
     unsigned shared;  // of this warp's buffers, a multiple of 1024
     OnTheWay epilogue;
@@ -68,6 +69,12 @@ struct PanelStore {
     }
 
 private:
+    // Where 16 bytes of a row lie in the panel: the swizzle of so many bytes.
+    static __device__ __forceinline__ unsigned swizzled(unsigned place, int row, int chunk)
+    {
+        return place + row * PANEL_LINE + (chunk ^ row / (128 / PANEL_LINE) % (PANEL_LINE / 16)) * 16;
+    }
+
     template <int N, int PARTS>
     __device__ __forceinline__ void lay(unsigned place, const unsigned (&d)[PARTS][N / 2],
                                         const Biases& biases, int panel, int row, int col) const
@@ -82,12 +89,11 @@ private:
         if constexpr (sizeof(Out) == 2) {
             // Matrices of an stmatrix.x4: rows 0-7 and 8-15 of 8 columns, then of the next 8. Lanes 0-15 have
             // the addresses of the first two, row by row.
-            const unsigned line = place + lane % 16 * 128;
 #pragma unroll
             for (int j = 0; j < COLS / 8; j += 2) {
                 const unsigned r[4] = {packed(pair(j, 0), Out()), packed(pair(j, 1), Out()),
                                        packed(pair(j + 1, 0), Out()), packed(pair(j + 1, 1), Out())};
-                stmatrix<StMatrix::m8n8, false, 4>(line + ((j + lane / 16) ^ lane % 8) * 16, r);
+                stmatrix<StMatrix::m8n8, false, 4>(swizzled(place, lane % 16, j + lane / 16), r);
             }
         } else {
 #pragma unroll
@@ -95,10 +101,9 @@ private:
 #pragma unroll
                 for (int j = 0; j < COLS / 8; ++j) {
                     const float2 both = pair(j, half);
-                    const int chunk = 2 * j + lane % 4 / 2;
-                    const unsigned line = place + (lane / 4 + 8 * half) * 128;
+                    const unsigned at = swizzled(place, lane / 4 + 8 * half, 2 * j + lane % 4 / 2);
                     asm volatile("st.shared.v2.f32 [%0], {%1, %2};"
-                                 ::"r"(line + (chunk ^ lane / 4) * 16 + lane % 2 * 8), "f"(both.x), "f"(both.y)
+                                 ::"r"(at + lane % 2 * 8), "f"(both.x), "f"(both.y)
                                  : "memory");
                 }
             }

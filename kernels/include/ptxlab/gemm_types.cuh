@@ -1,4 +1,5 @@
-// The types of A and B: half, __nv_bfloat16, __nv_fp8_e4m3 and __nv_fp8_e5m2 are CUDA's, the others stand here.
+// The types of A and B: half, __nv_bfloat16, __nv_fp8_e4m3 and __nv_fp8_e5m2 are CUDA's, the others stand
+// here.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -58,7 +58,7 @@ loses at most 2^-21 |x| (kernels/include/ptxlab/gemm_epilogue.cuh): the argument
 2^-22 of itself, ex2.approx by 2^-22 (PTX ISA), r = 1 / (1 + e) therefore by r (1 - r) (|2u| + 1) 2^-22 and
 by 1.5 * 2^-23 of itself, the last product by 2^-24 of itself; r (1 - r) |2u| is nowhere larger than 0.225.
 Who takes the hardware's tanh, x / 2 (1 + tanh.approx(u)), which is off by 2^-11 of itself (PTX ISA), loses
-2^-12 |x| more. That is permitted to libraries alone.
+2^-12 |x| more. That is permitted to libraries alone: cuBLASLt 13.1 needs it, and no more (H200, 2026-11-30).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from ptxlab.isa.accumulate import (
     wgmma_arithmetic,
 )
 
-STEP = 16  # values of k between two terms of the bound; SLAB in kernels/check/compare.cu
+STEP = 16  # values of k between two terms of the bound; STEP in kernels/check/compare.cu too
 CHIPS = 80, 90
 """The architectures whose arithmetic the bound allows for: those between and after sum like one of them."""
 

@@ -17,7 +17,7 @@ TYPE_OPTIONS = ("dtype", "acc", "out", "layout")
 
 _NUMBER = int | float
 _FIELDS = (
-    dict.fromkeys(("stage", "init", *TYPE_OPTIONS), str)
+    dict.fromkeys(("stage", "init", "l2", *TYPE_OPTIONS), str)
     | dict.fromkeys(("m", "n", "k"), int)
     | dict.fromkeys(("median", "low", "high", "tflops"), _NUMBER)
     | dict.fromkeys(("percent_of_cublas", "clock_mhz", "power_w", "max_error"), _NUMBER | None)
@@ -54,8 +54,8 @@ def _listed(entry: Entry) -> dict[str, Any]:
 def recorded(stage: GemmStage) -> list[dict[str, Any]]:
     """Return what the newest recording of a stage holds: rows like those of a run.
 
-    Each also says the device, the date, and whether the kernel has changed since (``stale``); its verdicts
-    are those of the rule in force.
+    Each also says the device, its driver, the date, and whether the kernel has changed since (``stale``); its
+    verdicts are those of the rule in force.
 
     Raises:
         ToolError: a recording is damaged.
@@ -68,7 +68,8 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
             if missing:
                 raise recording.damaged(newest.file, f"'{name}' has no {missing}")
             stale = recording.is_stale(stage, _case(stage, newest, name), variant)
-            said = {"device": newest.device, "date": newest.date, "stale": stale}
+            driver = newest.environment.get("driver")
+            said = {"device": newest.device, "driver": driver, "date": newest.date, "stale": stale}
             try:
                 rows.append(judged(variant["result"]) | said)
             except (LookupError, TypeError, ValueError, ArithmeticError) as error:

@@ -14,7 +14,7 @@ from ptxlab.assets import include_folder, kernels_folder
 from ptxlab.device.job import Buffer, JobResult, Launch
 from ptxlab.experiments.base import Macros
 from ptxlab.experiments.gemm.bound import HARDWARE_TANH, Bound, bound
-from ptxlab.experiments.gemm.problem import TYPES, Matrix, Problem
+from ptxlab.experiments.gemm.problem import FLOAT8, PROMOTED, TYPES, Matrix, Problem
 from ptxlab.experiments.gemm.reference import INTEGER_INITS, MATRICES, TILE, Comparison, Element, stream
 from ptxlab.experiments.unit import unit_source
 from ptxlab.toolchain.build import build_cuda
@@ -37,6 +37,9 @@ PANEL_MACS = 2**36
 
 SLOWEST_MACS_PER_SECOND = 1e11
 """What any card is expected to check per second; a time limit is made of it, no estimate."""
+
+ENDLESS = 2**62
+"""Values of k after which sums that are not promoted would be: never."""
 
 LISTED = 256
 """How many wrong elements are kept one by one."""
@@ -135,18 +138,32 @@ class Check:
             Buffer(f"{name}.listed", 4, data=np.zeros(1, np.uint32), download=True),
         )
 
-    def compares(self, name: str, *, by_library: bool = False) -> tuple[Launch, ...]:
-        """Return the launches that check a result, one for each panel of rows."""
+    def compares(
+        self, name: str, *, by_library: bool = False, one_chain: bool = False
+    ) -> tuple[Launch, ...]:
+        """Return the launches that check a result, one for each panel of rows.
+
+        Args:
+            name: the buffer that holds it.
+            by_library: whether it may be as far off as a library's.
+            one_chain: whether each sum is one chain, k in ascending order: of 8-bit floats every bit is known.
+
+        """
         across, down = _blocks(self.problem.n), _blocks(self.problem.m)
         work = TILE * TILE * across * self.problem.k
         height = max(1, min(PANEL_MACS // work, down, 65535))  # a grid has 65535 rows of blocks
         return tuple(
-            self._compare(name, first, min(height, down - first), by_library=by_library)
+            self._compare(
+                *(name, first, min(height, down - first)), by_library=by_library, one_chain=one_chain
+            )
             for first in range(0, down, height)
         )
 
-    def _compare(self, name: str, first: int, height: int, *, by_library: bool) -> Launch:
+    def _compare(
+        self, name: str, first: int, height: int, *, by_library: bool, one_chain: bool
+    ) -> Launch:
         p = self.problem
+        chain = (PROMOTED if p.promoted else ENDLESS) if one_chain and p.dtype in FLOAT8 else 0
         limit = self.bound
         before = BEFORE if p.beta else name  # not read where beta is zero
         bias = BIAS if p.bias else name
@@ -160,6 +177,7 @@ class Check:
             *(np.float64(each) for each in (p.alpha, p.beta)),
             *(np.float64(each) for each in (limit.scale_unit, limit.scale_floor, limit.scale_exact_limit)),
             np.float64(limit.activation_unit + (HARDWARE_TANH if by_library and p.activation == "gelu" else 0.0)),
+            np.int64(chain),
         )
         grid = (_blocks(p.n), height, 1)
         return Launch(COMPARE, COMPARE, grid, (THREADS, 1, 1), arguments)

@@ -257,7 +257,7 @@ def _predicted(explained: dict[str, Any]) -> str:
 def _reached(row: dict[str, Any] | None) -> str:
     """Return what was recorded beside what is predicted."""
     if row is None:
-        return "; nothing is recorded for this problem"
+        return "; nothing is recorded of this kernel for this problem"
     text = f"; recorded: {row['tflops']:.1f} TFLOP/s, {row['percent']:.0f} % of that ({row['date']})"
     return text + ("; see kernel.cu and stage.py for what takes the rest" if row["percent"] < CLOSE else "")
 

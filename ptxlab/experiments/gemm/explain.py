@@ -90,7 +90,7 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
 
     An iteration of the innermost loop with tensor operations is one step along k, taken by every warp.
     """
-    kinds = sorted(stage.tile_kinds(case).items(), key=lambda kind: -math.prod(kind[0]))
+    kinds = sorted(stage.multiplied(case).items(), key=lambda kind: -math.prod(kind[0]))
     warps, steps, total, parts = stage.math_warps(case), stage.steps(case), 0, []
     for in_loop, (_, tiles) in zip(_mma_of_loops(stage, case, kernel), kinds, strict=False):
         total += in_loop * warps * tiles * steps
@@ -172,7 +172,7 @@ def _drawn(
     held: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
     """Return that and how it goes on in time, where it is known how fast the tensor cores are."""
-    line, rate = stage.pipeline(case), _rate(stage, case, machine, f"tensor {Problem.of(case).acc}")
+    line, rate = stage.pipeline(case), _rate(stage, case, machine, Problem.of(case).tensor)
     if line is None or told is None or rate is None or not rate.at_mhz:
         return told
     macs_per_cycle = rate.per_second / 2 / (rate.at_mhz * 1e6 * machine.multiprocessors)

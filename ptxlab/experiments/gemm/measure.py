@@ -138,10 +138,13 @@ class Trial:
         calls = self._calls()
         buffers = (*self.check.inputs(), *self._scratch())
         checks: tuple[Step, ...] = ()
+        chains = {side(i): each.stage.one_chain(each.case) for i, each in enumerate(self.entrants)}
         for name, result in self.results.items():
             buffers += self.check.outputs(result)
             checks += self._once_more(calls[name], result)
-            checks += self.check.compares(result, by_library=name in LIBRARIES)
+            checks += self.check.compares(
+                result, by_library=name in LIBRARIES, one_chain=chains.get(name, False)
+            )
         copies = self.method.copies(self.check.problem.nbytes, l2_bytes)
         rotated = ("a", "b", *self.results.values())
         buffers = tuple(replace(each, copies=copies) if each.name in rotated else each for each in buffers)

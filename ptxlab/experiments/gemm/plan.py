@@ -3,20 +3,21 @@
 A wave is as many pieces of work as there are SMs. Within a wave an SM takes, for each step of 64 along k,
 what its slowest part needs: the tensor cores, or the L2, from which the tiles come. What is not hidden behind
 products comes on top: the start, the way out of C, and adding up the parts of a tile that was split along k.
+A step takes a while, however little there is to multiply; two blocks of an SM hide it from each other.
 The model only has to put the ways in order; it says nothing that a timing would not say better.
 
-The constants without a source were fitted to 211 timings of the stage hopper on an H200 (2026-11-30): START
-and WAY_OUT hold what is lost at the ends of a wave, whatever the reason.
+The constants without a source were fitted to 766 timings of the stage hopper on an H200 (2026-11-30): 42
+problems, of which the way that the model thinks fastest takes 5 % longer than the fastest that was timed.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
-from ptxlab.experiments.gemm.wgmma import INSTRUCTION_ROWS, WARPGROUP
+from ptxlab.experiments.gemm.wgmma import INSTRUCTION_ROWS, SWIZZLED_LINES, WARPGROUP
 
 STEP = 64
 """Depth of a step: 128 bytes of 16-bit elements."""
@@ -30,10 +31,9 @@ stream-K they pass through memory, too, but those of the last wave alone: even s
 """
 
 CLUSTERS = ((1, 1), (2, 1), (1, 2))
-COOPERATIVE, PING_PONG, SINGLE = "cooperative", "ping-pong", "single"
-ROLES = (COOPERATIVE, PING_PONG, SINGLE)
+COOPERATIVE, PING_PONG, SINGLE, ALONE = ROLES = ("cooperative", "ping-pong", "single", "alone")
 """Two consumers share a tile; two have tiles of their own, and one writes while the other multiplies; there
-is one, in half of an SM.
+is one, in half of an SM; there is one, and has all of it.
 """
 
 TENSOR = 4096 / 2
@@ -42,20 +42,35 @@ TENSOR = 4096 / 2
 REACHED = 0.98
 """Of them, in the loop over k: 0.97 to 0.99 by the SM's own clock (H200, 2026-11-30)."""
 
-L2_BYTES = 42.0
+L2_BYTES = 56.0
 """That an SM gets out of the L2 a cycle while all ask for some."""
 
-MEMORY_BYTES = 2200.0
+MEMORY_BYTES = 2230.0
 """Of A and B that pass through a cycle, all SMs together."""
 
-NARROW = 60.0
-"""Cycles that a step of one instruction's height waits for the next."""
+LATENCY = 270.0
+"""Cycles that a step takes at least."""
 
-START = 1300.0
-WAY_OUT = 9400.0
-"""Cycles that 128x256 sums take from the last product until all of C is written."""
-ADD_START, ADD_BYTES = 3750.0, 60.0
-"""Cycles until parts are added, and bytes that are added a cycle."""
+START, AGAIN = 730.0, 2330.0
+"""Cycles until a block multiplies, and between blocks that follow each other, each with one tile."""
+
+WAY_OUT, IMAGE_OUT = 4700.0, 8400.0
+"""Cycles that 128x256 sums take from the last product until all of C is written: by TMA, or from an image."""
+
+PAIR, LARGER = 2300.0, 1600.0
+"""Cycles that blocks start later in a cluster, and those in one of more than two besides."""
+
+REACHABLE = 0.9
+"""Of the SMs that clusters of more than two find room on."""
+
+ADD_IN_CLUSTER = 3600.0
+"""Cycles that parts of 128x256 take to be added up in a cluster."""
+
+ADD_START, ADD_BYTES = 4100.0, 22.0
+"""Cycles until parts that pass through memory are added, and bytes that are added a cycle."""
+
+STREAM_START = 25000.0
+"""The same for even shares."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +110,9 @@ class Plan:
     def image(self) -> bool:
         """Whether sums leave by an image of the tile in shared memory: a block then has one tile.
 
-        They do if they are transposed, no whole panels for TMA, or to be added in a cluster.
+        They do if they are transposed, or to be added in a cluster.
         """
-        return self.layers > 1 or self.swapped or self.cols % INSTRUCTION_ROWS != 0
+        return self.layers > 1 or self.swapped
 
     @property
     def layers(self) -> int:
@@ -112,7 +127,7 @@ class Plan:
     @property
     def consumers(self) -> int:
         """Warpgroups of a block that multiply."""
-        return 1 if self.role == SINGLE else 2
+        return 1 if self.role in (SINGLE, ALONE) else 2
 
     @property
     def sharing(self) -> int:
@@ -145,33 +160,70 @@ class Plan:
     def cycles(self, size: tuple[int, int, int], blocks: int) -> float:
         """Return how long a problem of (m, n, k) is expected to take on so many SMs."""
         m, n, k = size
-        waves = -(-self.tiles(m, n) * self.splits // blocks)
-        busy = waves * -(-k // (STEP * self.splits)) * self._step(m)
-        exposed = waves if self.role == COOPERATIVE else 1
-        out = exposed * WAY_OUT * self.rows * self.cols / (128 * 256)
-        return START + max(busy, (m + n) * k * 2 / MEMORY_BYTES) + out + self._adding(m)
+        waves = self._waves(m, n, blocks)
+        busy = waves * -(-k // (STEP * self.splits)) * self._step(m, n, blocks)
+        return (
+            START
+            + max(busy, (m + n) * k * 2 / MEMORY_BYTES)
+            + self._out(m, math.ceil(waves))
+            + self._adding(m)
+            + (PAIR if self._cluster > 1 else 0)
+            + (LARGER if self._cluster > 2 else 0)
+        )
 
-    def _step(self, m: int) -> float:
-        """Return the cycles of a step. Rows outside of A are not brought."""
+    @property
+    def _cluster(self) -> int:
+        """Blocks of a cluster."""
+        return self.down * self.across * self.layers
+
+    def _waves(self, m: int, n: int, blocks: int) -> float:
+        """Return how often every block has something to do; with stream-K no block has less than others."""
+        places = blocks * self.of_an_sm * (REACHABLE if self._cluster > 2 else 1)
+        waves = self.tiles(m, n) * self.splits / places
+        return waves if self.adding == STREAM_K else math.ceil(waves)
+
+    def _step(self, m: int, n: int, blocks: int) -> float:
+        """Return the cycles of a step, of all blocks of an SM. Rows outside of A are not brought."""
+        beside = min(self.of_an_sm, max(1.0, self.tiles(m, n) * self.splits / blocks))
         products = self.rows * self.cols * STEP / TENSOR / REACHED
-        lines = min(self.rows, m) / self.across + self.cols / self.down
-        return max(products, lines * STEP * 2 / L2_BYTES) + (NARROW if self.rows == STEP else 0.0)
+        lines = self._rows(m) / self.across + self.cols / self.down
+        return max(beside * products, beside * lines * STEP * 2 / L2_BYTES, LATENCY)
+
+    def _rows(self, m: int) -> int:
+        """Return the rows of a tile that are in A, in groups as TMA lays them down."""
+        return min(self.rows, -(-m // SWIZZLED_LINES) * SWIZZLED_LINES)
+
+    def _out(self, m: int, waves: int) -> float:
+        area = self._rows(m) * self.cols / (128 * 256)
+        if self.image:
+            return IMAGE_OUT * area + AGAIN * (waves - 1)
+        return WAY_OUT * area * (waves if self.role == COOPERATIVE else 1)
 
     def _adding(self, m: int) -> float:
-        if self.splits == 1:
-            return 0.0
-        return ADD_START + min(self.rows, max(m, 16)) * self.cols * 4 * (self.splits + 1) / ADD_BYTES
+        """Return the cycles from the last product until parts are added up."""
+        sums = min(self.rows, max(m, 16)) * self.cols
+        if self.adding == STREAM_K:
+            return STREAM_START + sums * 4 * 3 / ADD_BYTES
+        if self.layers > 1:
+            return ADD_IN_CLUSTER * self._rows(m) * self.cols / (128 * 256)
+        return ADD_START + sums * 4 * (self.splits + 1) / ADD_BYTES if self.splits > 1 else 0.0
 
 
 def plans(tiles: Iterable[tuple[int, int, str]], size: tuple[int, int, int], blocks: int) -> Iterator[Plan]:
     """Yield the ways that make sense: no more splits than it takes to give every SM something to do."""
+    for (rows, cols, role), (down, across) in product(tiles, CLUSTERS):
+        whole = Plan(rows, cols, role, down, across, splits=1)
+        yield whole
+        if whole.shares(size, blocks):
+            yield replace(whole, adding=STREAM_K)
+        yield from _split(whole, size, blocks)
+
+
+def _split(whole: Plan, size: tuple[int, int, int], blocks: int) -> Iterator[Plan]:
     m, n, k = size
-    for (rows, cols, role), (down, across), splits, adding in product(tiles, CLUSTERS, SPLITS, ADDING):
-        plan = Plan(rows, cols, role, down, across, splits, adding)
-        busy = plan.tiles(m, n) * splits
-        if adding == IN_CLUSTER and not 1 < splits <= LARGEST_CLUSTER // (down * across):
-            continue
-        if adding == STREAM_K and (splits > 1 or not plan.shares(size, blocks)):
-            continue
-        if splits == 1 or (2 * splits <= math.ceil(k / STEP) and busy <= 2 * blocks):
-            yield plan
+    most = min(math.ceil(k / STEP) // 2, 2 * blocks // whole.tiles(m, n))
+    for splits in SPLITS:
+        if 1 < splits <= most:
+            yield replace(whole, splits=splits)
+            if splits * whole.down * whole.across <= LARGEST_CLUSTER:
+                yield replace(whole, splits=splits, adding=IN_CLUSTER)

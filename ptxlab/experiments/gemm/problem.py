@@ -76,6 +76,8 @@ TYPES = {
 }
 
 
+FLOAT8 = ("e4m3", "e5m2")
+
 PROMOTED = 128
 """Values of k between two additions of what the tensor cores have summed to float32 (Problem.promoted)."""
 

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from ptxlab.experiments.gemm.activation import activated, image
 from ptxlab.experiments.gemm.bound import STEP, Bound
-from ptxlab.experiments.gemm.problem import TYPES, DataType, Logical, Problem
+from ptxlab.experiments.gemm.problem import PROMOTED, TYPES, DataType, Logical, Problem
+from ptxlab.isa.accumulate import multiply_add, wgmma_arithmetic
+from ptxlab.isa.numbers import decode
 
 INTEGER_INITS = ("ints", "naturals", "ones", "zeros")
 BLIND_INITS = ("ones", "zeros")
@@ -21,6 +23,9 @@ BLIND_INITS = ("ones", "zeros")
 
 MATRICES = ("a", "b", "c", "bias")
 """What is filled: the operands, what C holds before where beta is not zero, and a bias where there is one."""
+
+AT_ONCE = 32
+"""8-bit floats that wgmma multiplies along k at once."""
 
 TILE = 64
 """Rows and columns of C that one block of the check recomputes (kernels/check/compare.cu)."""
@@ -158,6 +163,24 @@ def sums(a: Logical, b: Logical) -> Sums:
     return result
 
 
+def chained(problem: Problem, a: Logical, b: Logical) -> Logical:
+    """Return sums of 8-bit floats as wgmma makes them, bit for bit: in one chain, k in ascending order.
+
+    They are float32 as float64; every PROMOTED values of k they are added up, if the problem says so.
+    """
+    rule, at_once = wgmma_arithmetic(problem.dtype, problem.acc, AT_ONCE), range(0, problem.k, AT_ONCE)
+    depth = -(-problem.k // AT_ONCE) * AT_ONCE - problem.k
+    a, b = np.pad(a, ((0, 0), (0, depth))), np.pad(b, ((0, depth), (0, 0)))
+    total, part = np.zeros((problem.m, problem.n)), np.zeros((problem.m, problem.n))
+    for first in at_once:
+        end = first + AT_ONCE
+        words = multiply_add(a[:, first:end], b[first:end], part, problem.dtype, problem.acc, rule)
+        part = decode(words, problem.acc).astype(np.float64)
+        if end >= problem.k or (problem.promoted and end % PROMOTED == 0):
+            total, part = (total + part).astype(np.float32).astype(np.float64), np.zeros_like(part)
+    return total
+
+
 def compare(
     problem: Problem,
     total: Sums,
@@ -165,9 +188,11 @@ def compare(
     limit: Bound,
     before: Logical | None = None,
     bias: Logical | None = None,
+    known: Logical | None = None,
 ) -> Comparison:
     """Return what the check's kernel must find for the result ``c``, where C held ``before``.
 
+    Where the sums are known to the last bit no others are right, whatever the bound permits.
     Infinite and NaN are told by what goes into the activation, which may hide them.
     """
     with np.errstate(invalid="ignore"):
@@ -175,10 +200,12 @@ def compare(
         error = np.where(total.magnitude <= limit.exact_limit, 0.0, error)
         old = np.zeros(c.shape) if before is None or not problem.beta else problem.beta * before
         added = np.broadcast_to(bias, c.shape) if bias is not None and problem.bias else np.zeros(c.shape)
-        slack = _slack(problem, total, error, limit, np.abs(old) + np.abs(added))
+        around, error = (total.reference, error) if known is None else (known, np.zeros(c.shape))
+        sums_permitted = around - error, around + error
+        slack = _slack(problem, total, sums_permitted, limit, np.abs(old) + np.abs(added))
         old = old + added
         argument = problem.alpha * total.reference + old
-        ends = [_scaled(problem, total.reference + each) + old for each in (-error, error)]
+        ends = [_scaled(problem, each) + old for each in sums_permitted]
         low, high = ends if problem.alpha >= 0 else ends[::-1]
         low, high = _permitted(problem, limit, low - slack, high + slack)
         reference = activated(problem.activation, argument)
@@ -241,11 +268,13 @@ def _permitted(problem: Problem, limit: Bound, low: Logical, high: Logical) -> t
     return _written(problem, least - lost), _written(problem, greatest + lost)
 
 
-def _slack(problem: Problem, total: Sums, error: Logical, limit: Bound, addends: Logical) -> Logical:
+def _slack(
+    problem: Problem, total: Sums, sums_permitted: tuple[Logical, Logical], limit: Bound, addends: Logical
+) -> Logical:
     """Return what scaling and adding may lose of each element; ``addends`` is |U| + |V|."""
     if not limit.scale_unit:
         return np.zeros(addends.shape)
-    ends = [np.abs(_scaled(problem, total.reference + each)) for each in (-error, error)]
+    ends = [np.abs(_scaled(problem, each)) for each in sums_permitted]
     lost = limit.scale_unit * (np.maximum(*ends) + addends) + limit.scale_floor
     exact = abs(problem.alpha) * total.magnitude + addends <= limit.scale_exact_limit
     return np.where(exact, 0.0, lost)

@@ -10,14 +10,14 @@ from typing import Any
 
 from ptxlab.device.job import DeviceInfo, Report
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, UsageError
-from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Value, blamed
 from ptxlab.experiments.gemm import ceiling, history
-from ptxlab.experiments.gemm.catalogue import recorded, without_stale
+from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.ceiling import Loop
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.conclude import conclude, error_explained, hot_note, notes, verification
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
+from ptxlab.experiments.gemm.keep import keep
 from ptxlab.experiments.gemm.ladder import gains
 from ptxlab.experiments.gemm.live import Show, reporting
 from ptxlab.experiments.gemm.machine import Machine, machine
@@ -29,7 +29,7 @@ from ptxlab.experiments.gemm.sweep import extended, grouped, points
 from ptxlab.experiments.gemm.tune import Search, preferred, tuned
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
-from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab, silicon
+from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab
 from ptxlab.experiments.unit import kernel_name, unit_builder
 from ptxlab.toolchain.arch import parse_arch
 from ptxlab.toolchain.build import Build
@@ -322,7 +322,9 @@ def _measure(problem: Problem, entrants: list[Entrant], run: Run, start: float, 
         record.result["sweep"] = extended(record.result["sweep"], request.sweeps, trial, measured, result)
     _conclude_rows(measured, run)
     if request.keep:
-        _keep(trial, measured, ceilings(trial, result), run)
+        files = keep(trial, measured, ceilings(trial, result), device)
+        kept = record.result["recordings"]
+        kept += [each for each in files if each not in kept]
 
 
 def _loops(problem: Problem, run: Run) -> tuple[Loop, ...]:
@@ -369,24 +371,6 @@ def _conclude_rows(measured: list[dict[str, Any]], run: Run) -> None:
                 f"{library['name']} is outside the bound in {library['wrong']} elements: it may "
                 "accumulate in another order or type"
             )
-
-
-def _keep(trial: Trial, measured: list[dict[str, Any]], peaks: list[dict[str, Any]], run: Run) -> None:
-    """Write the rows that are right, and the ceilings, as recordings beside their kernels."""
-    device = run.lab.device
-    pairs = zip(trial.entrants, measured, strict=True)
-    right = [(entrant, row) for entrant, row in pairs if row["verified"] and row["milliseconds"]]
-    if device is None or not right:
-        return
-    for entrant, row in right:
-        kept = recording.start(entrant.stage, device.name, silicon(device))
-        without_stale(entrant.stage, kept)
-        kept.add(entrant.stage, entrant.case, {}, row)
-        path = str(recording.save(entrant.stage, kept))
-        if path not in run.record.result["recordings"]:
-            run.record.result["recordings"].append(path)
-    for loop, row in zip(trial.loops, peaks, strict=True):
-        ceiling.keep(loop, row, silicon(device))
 
 
 def _repeat(trial: Trial, measured: list[dict[str, Any]], run: Run, report: Report) -> None:

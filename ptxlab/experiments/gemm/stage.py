@@ -168,10 +168,14 @@ class GemmStage(Experiment):
             legal = TYPES[case.dtype].sums
             raise UsageError(f"--acc {case.acc} is not for --dtype {case.dtype}; legal: {legal}")
         if case.out == "s32" and case.acc != "s32":
-            raise UsageError(f"--out s32 is not for --dtype {case.dtype}; legal: {TYPES[case.dtype].out}")
+            legal = ", ".join(str(each) for each in self.options()["out"].choices if each != "s32")
+            raise UsageError(f"--out s32 is not for --dtype {case.dtype}; legal: {legal}")
         p = Problem.of(case)
         if case.out == "s32" and (p.alpha, p.beta, p.bias, p.activation) != (1.0, 0.0, False, "none"):
-            raise UsageError("--out s32 takes sums of integers as they are; legal: --alpha 1, --beta 0")
+            raise UsageError(
+                "--out s32 takes sums of integers as they are: no factors, bias or activation; legal beside "
+                "these: --out f32, bf16, f16"
+            )
         if case.acc == "s32" and case.k > MOST_INTEGERS:
             raise UsageError(f"-k {case.k}: sums may leave s32; legal: 1 to {MOST_INTEGERS}")
 
@@ -185,14 +189,21 @@ class GemmStage(Experiment):
             )
 
     def variants(self, arch: str) -> Iterator[Case]:
-        """Yield every legal combination of types, then every other choice alone, at the default sizes."""
+        """Yield every legal combination of types, then every other choice alone, at the default sizes.
+
+        None comes twice: what a choice stands for that is left open is one of the others.
+        """
+        points = (case for values in self._choices() for case in self._legal(arch, values))
+        yield from {case.key: case for case in points}.values()
+
+    def _choices(self) -> Iterator[dict[str, Value]]:
+        """Yield the values of each variant that differ from the defaults, be they legal or not."""
         options = self.options()
         for values in product(*(options[name].choices for name in TYPE_NAMES)):
-            yield from self._legal(arch, dict(zip(TYPE_NAMES, values, strict=True)))
+            yield dict(zip(TYPE_NAMES, values, strict=True))
         for name, each in options.items():
-            for value in each.choices:
-                if name not in TYPE_NAMES and value != each.default:
-                    yield from self._legal(arch, {name: value})
+            if name not in TYPE_NAMES:
+                yield from ({name: value} for value in each.choices if value != each.default)
 
     def _legal(self, arch: str, values: dict[str, Value]) -> Iterator[Case]:
         """Yield the point with these values if it is one that the stage takes."""
@@ -224,6 +235,10 @@ class GemmStage(Experiment):
         rows, cols, _ = self.tile(case)
         return {(rows, cols): self.tiles(case)}
 
+    def multiplied(self, case: Case) -> dict[tuple[int, int], int]:
+        """Return how many tiles of each size blocks multiply: those of C, and what else clusters cover."""
+        return self.tile_kinds(case)
+
     def work(self, case: Case) -> int:
         """Return the pieces of work that blocks are there for: tiles, or parts of tiles split along k."""
         return self.tiles(case)
@@ -240,7 +255,7 @@ class GemmStage(Experiment):
 
     def loaded_bytes(self, case: Case) -> int:
         """Return what all blocks together load of A and B."""
-        lines = sum((rows + cols) * count for (rows, cols), count in self.tile_kinds(case).items())
+        lines = sum((rows + cols) * count for (rows, cols), count in self.multiplied(case).items())
         return lines * self.tile(case)[2] * self.steps(case) * TYPES[case.dtype].nbytes
 
     def steps(self, case: Case) -> int:
@@ -249,7 +264,7 @@ class GemmStage(Experiment):
 
     def mma_count(self, case: Case) -> int:
         """Return how many m16n8k16 instructions run in all, counted per warp: mnk/2048 for whole tiles."""
-        covered = sum(rows * cols * count for (rows, cols), count in self.tile_kinds(case).items())
+        covered = sum(rows * cols * count for (rows, cols), count in self.multiplied(case).items())
         return covered * self.tile(case)[2] * self.steps(case) // MMA_MACS
 
     def mma_of(self, case: Case, opcode: str) -> int:
@@ -259,6 +274,11 @@ class GemmStage(Experiment):
             return 1
         wgmma = re.match(r"[HQI]GMMA\.64x(\d+)x(\d+)\.", opcode)  # each of its four warps has 16 of 64 rows
         return int(wgmma[1]) * int(wgmma[2]) // 128 if wgmma else 0
+
+    def one_chain(self, case: Case) -> bool:
+        """Return whether each sum is one chain of additions, k in ascending order."""
+        del case
+        return True
 
     def math_warps(self, case: Case) -> int:
         """Return the warps of a block that multiply."""

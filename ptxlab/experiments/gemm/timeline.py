@@ -31,11 +31,16 @@ WAY_OUT_SUMS = 128 * 256
 MOST_STEPS = 64
 """Of a tile that are drawn."""
 
+MOST_STAGES = 8
+"""Of a ring, that have a row."""
+
 WINDOW = 32
 """Columns of a picture: a terminal of 80 letters shows them in one piece."""
 
-BEFORE_END = 6
-"""Columns that are shown before the end of a tile."""
+BEFORE = 6
+"""Columns that are shown before the first product, and before the end of a tile."""
+
+TENSOR_CORES = "tensor cores"
 
 
 @dataclass(frozen=True)
@@ -77,12 +82,8 @@ def acts(role: Role, line: Pipeline) -> Iterator[tuple[Act, int]]:
     yield from ((act, act.ahead) for act in role.first if act.ahead < total)
     for tile in range(role.tile, line.tiles, role.stride):
         first, last = tile * line.steps, (tile + 1) * line.steps - 1
-        parts = [
-            (role.begin, first),
-            *((role.step, step) for step in range(first, last + 1)),
-            (role.end, last),
-        ]
-        for part, step in parts:
+        steps = ((role.step, step) for step in range(first, last + 1))
+        for part, step in ((role.begin, first), *steps, (role.end, last)):
             for act in part:
                 number = (tile if act.barrier in tiles else step * act.every) + act.ahead
                 of_step = act.barrier not in tiles and act.every == 1
@@ -120,26 +121,18 @@ class _Block:
         self.barriers = {
             each.name: [MBarrier(each.arrivals) for _ in range(each.places)] for each in line.barriers
         }
-        self.copies: deque[tuple[int, str, int]] = (
-            deque()
-        )  # when each lands, where it arrives, for which step
+        self.copies: deque[tuple[int, str, int]] = deque()  # when each lands, at which barrier, its step
         self.products: deque[tuple[str, int]] = deque()  # that were started: by whom, and in which step
         self.commits: dict[tuple[str, int], list[tuple[Act, int]]] = {}  # by whose products, of which step
         self.landed: set[int] = set()
         self.finished: Counter[int] = Counter()  # by step, products of how many roles
         self.done: dict[str, int] = {}  # the last step whose products are finished, by role
         self.held: list[int | None] = [None] * line.stages  # the step that a stage is filled for
-        self.readers = Counter(
-            role.tile for role in line.roles if role.does("multiply")
-        )  # of the first tiles, and then again
+        self.readers = Counter(role.tile for role in line.roles if role.does("multiply"))  # by tile
         self.teams = max(role.stride for role in line.roles)
+        roles = (role.name for role in line.roles)
         stages = (f"stage {stage}" for stage in range(line.stages))
-        self.seen = Timeline({name: [] for name in (*self.names, "tensor cores", *stages)})
-
-    @property
-    def names(self) -> list[str]:
-        """The roles."""
-        return [role.name for role in self.line.roles]
+        self.seen = Timeline({name: [] for name in (*roles, TENSOR_CORES, *stages)})
 
     @property
     def is_done(self) -> bool:
@@ -248,7 +241,7 @@ class _Block:
         rows = self.seen.rows
         for agent in self.agents:
             rows[agent.role.name].append(self._said(agent))
-        rows["tensor cores"].append(self._digit(product[1]) if product else "")
+        rows[TENSOR_CORES].append(self._digit(product[1]) if product else "")
         for stage, step in enumerate(self.held):
             said = (
                 "" if step is None or self._is_read(step) else LANDED if step in self.landed else ON_ITS_WAY
@@ -272,18 +265,22 @@ class _Block:
 
 def pictures(line: Pipeline, seen: Timeline) -> list[dict[str, Any]]:
     """Return two windows, as the renderers draw them: the start, and the end of the first tile."""
-    length = len(next(iter(seen.rows.values())))
-    found = [_picture("the start", line, seen, 0, min(WINDOW, length))]
-    if length > WINDOW:
-        first = max(WINDOW, min(seen.tile_ends.get(0, length) - BEFORE_END, length - WINDOW))
+    tensor_cores = seen.rows[TENSOR_CORES]
+    length, product = len(tensor_cores), next((i for i, text in enumerate(tensor_cores) if text), 0)
+    end = min(max(0, product - BEFORE) + WINDOW, length)
+    found = [_picture("the start", line, seen, max(0, end - WINDOW), end)]
+    if length > end:
+        first = max(end, min(seen.tile_ends.get(0, length) - BEFORE, length - WINDOW))
         found.append(_picture("the end of a tile", line, seen, first, min(first + WINDOW, length)))
     return found
 
 
 def _picture(what: str, line: Pipeline, seen: Timeline, first: int, end: int) -> dict[str, Any]:
-    cells = {name: texts[first:end] for name, texts in seen.rows.items()}
+    shown = list(seen.rows)[: len(line.roles) + 1 + MOST_STAGES]
+    cells = {name: seen.rows[name][first:end] for name in shown}
+    some = f", {MOST_STAGES} of {line.stages} stages" if line.stages > MOST_STAGES else ""
     return {
-        "title": f"pipeline: {what}, columns {first} to {end - 1}",
+        "title": f"pipeline: {what}, columns {first} to {end - 1}{some}",
         "cells": list(cells.values()),
         "colours": [[_colour(name, text, line) for text in texts] for name, texts in cells.items()],
         "row_names": list(cells),

@@ -7,18 +7,18 @@ from then on wherever no plan is asked for.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from ptxlab.device.client import Worker
 from ptxlab.device.job import DeviceInfo
-from ptxlab.errors import DeviceError, PtxlabError
+from ptxlab.errors import DeviceError, PtxlabError, UsageError
 from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.live import Show, reporting
@@ -35,7 +35,7 @@ MOST_SECONDS = 60.0
 
 HEAT = Method(versus="none", warmup_ms=100.0, samples=5)
 FINAL = Method(versus="none", warmup_ms=500.0, samples=15)
-FILE = "plan.json"
+MEMO = "plan"
 
 
 @dataclass
@@ -67,7 +67,11 @@ def preferred(stage: GemmStage, case: Case, device: DeviceInfo, named: Collectio
     if not stage.planned or set(named) & set(stage.planned):
         return case
     entry = cache.load(_key(stage, case, device))
-    return stage.case(case.arch, **(case.params | json.loads(entry.files[FILE]))) if entry else case
+    plan = cache.load_memo(entry.folder, MEMO) if entry else None
+    try:
+        return stage.case(case.arch, **(case.params | plan)) if plan else case
+    except UsageError:  # the stage does not take it any more
+        return case
 
 
 def tuned(
@@ -89,9 +93,7 @@ def tuned(
     search.heat([entrant for entrant, _ in finalists], FINAL, 0.9, 0.1)
     winner, row = (search.fastest(1) or finalists)[0]
     chosen = {name: winner.case.params[name] for name in stage.planned}
-    kept = cache.store(
-        _key(stage, case, search.device), {FILE: json.dumps(chosen).encode()}, {"kind": "plan"}
-    )
+    kept = None if set(named) & set(stage.planned) else _keep(_key(stage, case, search.device), chosen)
     return winner.case, {
         "stage": stage.name,
         "problem": str(search.check.problem),
@@ -105,6 +107,14 @@ def tuned(
         "milliseconds": row["milliseconds"],
         "kept": str(kept) if kept else None,
     }
+
+
+def _keep(key: str, chosen: dict[str, Value]) -> Path | None:
+    """Keep a plan in the place of an earlier one, and return where; None if the cache cannot be written."""
+    folder = cache.store(key, {}, {"kind": "plan"})
+    if folder:
+        cache.store_memo(folder, MEMO, chosen)
+    return folder
 
 
 def _heats(stage: GemmStage, plans: list[Case], search: Search, until: float) -> None:

@@ -245,6 +245,11 @@ class PanelStage(TmaStage):
         """Return the warps that hold sums."""
         raise NotImplementedError("storing_warps() is missing")
 
+    def panel_line(self, case: Case) -> int:
+        """Return the bytes of a line of a panel, as many as its swizzle has."""
+        del case
+        return LINE
+
     def panels(self, case: Case) -> int:
         """Return how many panels each warp has on their way."""
         return int(case.buffers)
@@ -286,7 +291,7 @@ class PanelStage(TmaStage):
     def arguments(self, case: Case) -> tuple[Argument, ...]:
         """Return the map of C too."""
         a, b, *others = super().arguments(case)
-        box = (self.panel_lines, LINE // TYPES[case.out].nbytes)
+        box = (self.panel_lines, self.panel_line(case) // TYPES[case.out].nbytes)
         c = matrix_map((int(case.m), int(case.n)), case.out, box)
         return (a, b, MapArgument(c, "c"), *others)
 
@@ -346,7 +351,12 @@ class ClusterStage(StoringStage):
     def loaded_bytes(self, case: Case) -> int:
         """Return what all blocks together load: what a cluster shares it loads once."""
         lines = sum(self.box_lines(case))
-        return self.tiles(case) * lines * LINE * self.steps(case)
+        return math.prod(self.padded_tiles(case)) * lines * LINE * self.steps(case)
+
+    def multiplied(self, case: Case) -> dict[tuple[int, int], int]:
+        """Return the tiles of whole clusters: blocks whose tile is outside of C multiply all the same."""
+        rows, cols, _ = self.tile(case)
+        return {(rows, cols): math.prod(self.padded_tiles(case))}
 
     def padded_tiles(self, case: Case) -> tuple[int, int]:
         """Return the tiles that cover C, down and across, with those outside of it that make up clusters."""
@@ -412,6 +422,8 @@ def operand_map(matrix: Matrix, dtype: str, lines: int) -> TensorMap:
 
 
 def matrix_map(size: tuple[int, int], dtype: str, box: tuple[int, int]) -> TensorMap:
-    """Return the map of a packed matrix of (lines, width) elements, swizzled in shared memory."""
-    stride = size[1] * TYPES[dtype].nbytes
-    return TensorMap(MAPPED_AS.get(dtype, dtype), size, (stride,), box, (1, 1), swizzle="128B", l2="256")
+    """Return the map of a packed matrix of (lines, width) elements, swizzled as wide as the box."""
+    nbytes = TYPES[dtype].nbytes
+    swizzle = f"{box[1] * nbytes}B"
+    kind = MAPPED_AS.get(dtype, dtype)
+    return TensorMap(kind, size, (size[1] * nbytes,), box, (1, 1), swizzle=swizzle, l2="256")

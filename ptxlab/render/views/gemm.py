@@ -43,7 +43,7 @@ def view(document: dict[str, Any]) -> list[Block]:
         blocks += _held_down(result["stages"]) + _clocks(result["stages"])
         blocks += _baselines(result["stages"]) + _ceilings(result["ceilings"]) + _wrong(result["stages"])
     else:
-        blocks += _in_brief(result)
+        blocks += _in_brief(result, document["params"]["l2"])
     asked = bool(document["params"].get("explain"))
     if len(result["explanations"]) == 1 or asked:
         for each in result["explanations"]:
@@ -122,7 +122,7 @@ def _listed(stages: list[dict[str, Any]]) -> list[Block]:
         for each, of_stage in zip(stages, found, strict=True)
     ]
     known = next((row for of_stage in found for row in of_stage), None)
-    on = f"recorded: {known['problem']}, {known['device']}, {known['date']}" if known else "none recorded yet"
+    on = f"recorded: {_recorded_as(known)}" if known else "none recorded yet"
     columns = ("stage", "what it does", "TFLOP/s", "% of cuBLAS")
     stale = [each["stage"] for each in stages if any(row["stale"] for row in each["recorded"])]
     blocks: list[Block] = [Table(f"stages; {on}", columns, rows), _types(stages)]
@@ -133,11 +133,15 @@ def _listed(stages: list[dict[str, Any]]) -> list[Block]:
 
 
 def _point(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("m", "n", "k", "dtype", "out", "layout", "init"))
+    return tuple(row[name] for name in ("m", "n", "k", "dtype", "out", "layout", "init", "l2"))
+
+
+def _recorded_as(row: dict[str, Any]) -> str:
+    return f"{row['problem']}, {row['l2']} L2, {row['device']}, {row['date']}"
 
 
 def _shared_point(rows: list[dict[str, Any]]) -> tuple[Any, ...] | None:
-    """Return the problem that most stages were recorded at; of several the largest."""
+    """Return the problem that most stages were recorded at; of several the largest, with a cold L2."""
     ran = {(row["stage"], _point(row)) for row in rows}
     counts = Counter(point for _, point in ran)
     return max(sorted(counts), key=lambda point: (counts[point], prod(point[:3])), default=None)
@@ -540,16 +544,17 @@ def _rate(row: dict[str, Any]) -> tuple[Cell, ...]:
     return rate, row["at_mhz"], f"{row['milliseconds']:.4g}", f"{row['tflops']:.1f}", row["source"]
 
 
-def _in_brief(result: dict[str, Any]) -> list[Block]:
+def _in_brief(result: dict[str, Any], l2: str) -> list[Block]:
     """Return the answer for each problem: what was recorded of each stage, and what limits it."""
     blocks: list[Block] = []
+    recorded = [row for row in result["recorded"] if row["l2"] == l2]
     for problem in dict.fromkeys(each["problem"] for each in result["explanations"]):
         asked = [each for each in result["explanations"] if each["problem"] == problem]
-        found = [_answer(each, result["recorded"]) for each in asked]
+        found = [_answer(each, recorded) for each in asked]
         rows = [_brief(each, row, asked) for each, row in zip(asked, found, strict=True)]
         blocks.append(Table(problem, BRIEF, rows))
-        cards = sorted({f"{row['device']}, {row['date']}" for row in found if row})
-        told = f"Recorded on {'; '.join(cards)}." if cards else "None recorded for this."
+        cards = sorted({f"{row['device']}, {row['date']}, {l2} L2" for row in found if row})
+        told = f"Recorded on {'; '.join(cards)}." if cards else "None recorded of this kernel and problem."
         blocks += [Text(told, "faint"), *_held_down([row for row in found if row])]
     return blocks
 
@@ -589,7 +594,7 @@ def _recorded(result: dict[str, Any]) -> list[Block]:
     if not recorded:
         return []
     if not rows:
-        points = "; ".join(f"{row['problem']} on {row['device']}, {_own(row)}" for row in recorded)
+        points = "; ".join(dict.fromkeys(_point(row, asked) for row in recorded))
         return [Text(f"None recorded for this problem and these options. Recorded are: {points}.", "faint")]
     title = f"recorded on {rows[0]['device']}, {rows[0]['date']}"
     blocks: list[Block] = [Table(title, COLUMNS, [_row(each) for each in rows])]
@@ -597,6 +602,12 @@ def _recorded(result: dict[str, Any]) -> list[Block]:
     if any(each["stale"] for each in rows):
         blocks.append(Text("The kernel has changed since: record it again on a GPU.", "warning"))
     return blocks
+
+
+def _point(row: dict[str, Any], asked: list[dict[str, Any]]) -> str:
+    """Return of what a row was recorded: of a problem that was asked for, with which options, too."""
+    same = any(row["problem"] == each["problem"] for each in asked)
+    return f"{row['problem']} on {row['device']}" + (f", {_own(row)}" if same else "")
 
 
 def _checks(checks: list[dict[str, Any]]) -> list[Block]:

@@ -101,7 +101,7 @@ def _scale(line: dict[str, Any]) -> str:
     """Return what a column is, and what is taken for granted."""
     shared = f", which {line['blocks']} blocks of an SM share," if line["blocks"] > 1 else ""
     drawn_steps = line["drawn_steps"]
-    steps = f"{drawn_steps} steps a tile" + (f" of {line['steps']}" if drawn_steps < line["steps"] else "")
+    steps = f"tiles of {drawn_steps} steps" + (f", not {line['steps']}" if drawn_steps < line["steps"] else "")
     return (
         f"A column is {line['column_cycles']:.0f} cycles: what the tensor cores{shared} take for one role's "
         f"products of a step. Drawn by running the ring, its counts and parities: {steps}. Taken for "
