@@ -21,8 +21,8 @@
 // e = s = 0 and a unit of 0 that is one value. NaN lies in no interval.
 //
 // 8-bit floats are summed with so few bits that the bound says little. But how is known to the last bit, so
-// what has summed them in one chain, k in ascending order, must have that very sum: then S - e and S + e above
-// are both what add_as_wgmma() makes.
+// what has summed them in one chain, k in ascending order, must have that very sum: then S - e and S + e
+// above are both what add_as_wgmma() makes.
 //
 // An element ends in exactly one class: nan or infinite (what goes into the activation is, because an input
 // is infinite; nothing is compared), wrong, overflow (the reference is finite, but its rounding or the
@@ -124,8 +124,8 @@ __device__ void permit(Element& element, double low, double high, double unit)
     element.high = isnan(ends[1]) ? ends[1] : written(fmax(ends[0], ends[1]) + lost);
 }
 
-// Fills in the reference for the sum s, and its interval for sums from `least` to `greatest`. Returns what goes
-// into the activation.
+// Fills in the reference for the sum s, and its interval for sums from `least` to `greatest`. Returns what
+// goes into the activation.
 __device__ double expect(Element& element, const Scaling& by, double s, double least, double greatest,
                          double magnitude, double before, double bias)
 {
@@ -181,9 +181,9 @@ __device__ float power_of_factor(double x)
     return x == 0.0 ? 0.0f : fmaxf(power_of(float(x)), LEAST_NORMAL<TYPE>);
 }
 
-// Adds a slab to sums of 8-bit floats as wgmma does, and as ptxlab/isa/accumulate.py says it: 32 products and
-// the sum are aligned to the largest exponent among them, keep 13 bits behind it, and lose the rest; the result
-// keeps 13 bits behind its own first.
+// Adds a slab to sums of 8-bit floats as wgmma does, and as ptxlab/isa/accumulate.py says it: 32 products
+// and the sum are aligned to the largest exponent among them, keep 13 bits behind it, and lose the rest; the
+// result keeps 13 bits behind its own first.
 __device__ void add_as_wgmma(float (&sum)[OWN][OWN], const double (*a)[PITCH], int y0,
                              const double (*b)[PITCH], int x0)
 {

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ptxlab.experiments.base import Case, Macros, Value, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
-from ptxlab.experiments.recording import arrays_of, is_stale, recordings
+from ptxlab.experiments.recording import arrays_of, damaged, is_stale, recordings
 from ptxlab.isa import wgmma as isa
 from ptxlab.isa import wgmma_rate as rate
 from ptxlab.isa.numbers import encode
@@ -202,10 +202,11 @@ class WgmmaThroughputProbe(Probe):
             )
         best = found["measured"] or found["recorded"] or found["model"]
         who = "measured" if found["measured"] else "recorded" if found["recorded"] else "predicted"
+        model = "" if who == "predicted" else f"The model says {found['model']['cycles_per_wgmma']:g}. "
         return (
             f"{case.shape} of {case.dtype} takes {best['cycles_per_wgmma']:.1f} cycles of an SM ({who}): "
             f"{best['flop_per_clock_and_sm']:.0f} FLOP a cycle, {best['percent_of_peak']:.1f} % of the peak. "
-            f"The model says {found['model']['cycles_per_wgmma']:g}; what decides: {found['bound']}."
+            f"{model}What decides: {found['bound']}."
         )
 
 
@@ -352,9 +353,17 @@ def recorded(probe: Probe, case: Case) -> list[dict[str, Any]]:
     for kept in recordings(probe):
         variant = kept.find(probe, case)
         if variant and not is_stale(probe, case, variant):
-            clocks = arrays_of(variant)["clocks"]
+            clocks = arrays_of(variant).get("clocks", np.empty(0))
+            if not is_time(clocks, probe.readings(case)["clocks"]):
+                raise damaged(kept.file, f"it has no clocks of {case.key}")
             found.append({**of_clocks(case, clocks), "device": kept.device, "date": kept.date})
     return found
+
+
+def is_time(clocks: NDArray[Any], read: Output) -> bool:
+    """Say whether that is what a card reads: a start and a later end for each warpgroup."""
+    fits = clocks.shape == read.shape and clocks.dtype == np.dtype(read.dtype)
+    return fits and bool((clocks[:, 1] > clocks[:, 0]).all())
 
 
 def judged(found: Mapping[str, Any]) -> tuple[bool, str]:

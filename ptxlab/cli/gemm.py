@@ -131,7 +131,10 @@ AccOption = Annotated[
 OutOption = Annotated[
     str | None,
     typer.Option(
-        "--out", metavar="TYPE", help="Of C; else that of A and B, or near it.", autocompletion=choices.of_stages("out")
+        "--out",
+        metavar="TYPE",
+        help="Of C; else that of A and B, or near it.",
+        autocompletion=choices.of_stages("out"),
     ),
 ]
 LayoutOption = Annotated[

@@ -38,6 +38,10 @@ class _Shared(_Base):
         debug = [param for param in ctx.find_root().command.params if param.name == "debug"]
         return [*own, *(param for param in debug if param not in own), helping]
 
+    def get_help_option_names(self, ctx: Any) -> list[str]:
+        """Return its flags in one order: click has them in a set."""
+        return sorted(super().get_help_option_names(ctx))
+
     def get_help_option(self, ctx: Any) -> Any:
         """Return --help, which prints as every command does."""
         option = super().get_help_option(ctx)

@@ -109,12 +109,14 @@ def probe_record(
 
     Raises:
         MissingError: ``keep`` without a device.
-        UsageError: the point is illegal, or an option does not go with one that leads to another probe.
+        UsageError: the point is illegal, or an option does not go with the probe that answers.
 
     """
     if keep and not lab.device:
         raise MissingError(f"nothing to record: {lab.why_no_device}", "--record needs a GPU")
     probe, params = _answering(probe, params)
+    if lane is not None and not probe.maps:
+        raise UsageError(f"--lane shows the registers of a lane: probe {probe.name} shows none")
     with blamed(probe.file):
         if not named and not lab.worker:
             lab = replace(lab, arch=usual_arch(probe))

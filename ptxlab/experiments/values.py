@@ -59,4 +59,5 @@ def _typed(option: Option, name: str, value: str, typed: str) -> Value:
     try:
         return _BOOLEANS[value.lower()] if kind is bool else kind(value) if kind in _LEGAL else value
     except (KeyError, ValueError):
-        raise UsageError(f"{typed}: '{value}' is no value of {name}; legal: {_LEGAL[kind]}") from None
+        legal = ", ".join(map(str, option.choices)) or _LEGAL[kind]
+        raise UsageError(f"{typed}: '{value}' is no value of {name}; legal: {legal}") from None

@@ -1,9 +1,12 @@
-"""TFLOP/s of a run of ``gemm`` as a picture: by size or stage, with libraries and ceilings as lines."""
+"""TFLOP/s of a run of ``gemm`` as a picture: by size or stage, with libraries and ceilings as lines.
+
+The same rows give the same file; an SVG also holds its numbers as text.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ The second time round their markers are hollow.
 """
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+
+FONT, LINE = 8, 0.16
+"""Of a label: points, and inches from one to the next."""
 
 Series = dict[str, list[tuple[float, float]]]
 
@@ -53,8 +59,11 @@ def save_plot(document: dict[str, Any], path: Path) -> None:
         raise MissingError("no result is verified: there is nothing to plot")
     if not rows:
         raise MissingError("nothing was timed, and no recording answers the same: there is nothing to plot")
-    picture = io.BytesIO()
-    _figure(rows, left_out).savefig(picture, format=_form(path), dpi=150)
+    import matplotlib as mpl
+
+    picture, form = io.BytesIO(), _form(path)
+    with mpl.rc_context({"svg.hashsalt": "ptxlab", "svg.fonttype": "none"}):
+        _figure(rows, left_out).savefig(picture, format=form, dpi=150, metadata=_metadata(form, rows))
     try:
         path.write_bytes(picture.getvalue())
     except OSError as error:
@@ -143,22 +152,47 @@ def varied(rows: list[dict[str, Any]]) -> str:
     return several[0] if several else ""
 
 
+def _place(along: str) -> Callable[[dict[str, Any]], float]:
+    """Return where a row stands in a picture that goes along this; all at 0 for one problem."""
+    name = "m" if along == "m = n = k" else along
+    return lambda row: float(row[name]) if name else 0.0
+
+
 def _figure(rows: list[dict[str, Any]], left_out: list[str]) -> Any:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 5.5), layout="constrained", facecolor="white")
-    axes = figure.add_subplot()
     along = varied(rows)
+    labels = len(series(rows, _place(along))) + len(limits(rows, _place(along)))
+    height = max(5.5, 2 + LINE * labels)
+    figure = Figure(figsize=(10, height), layout="constrained", facecolor="white")
+    axes = figure.add_subplot()
     if along:
         _lines(axes, rows, along)
     else:
         _bars(axes, rows)
+        figure.legend(fontsize=FONT, loc="outside right upper", frameon=False)
     axes.set_axisbelow(True)
     axes.grid(axis="y" if along else "x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle("\n".join([*_title(rows), *_missing(left_out)]), fontsize=10)
-    figure.legend(fontsize=8, loc="outside right upper", frameon=False)
     return figure
+
+
+def _metadata(form: str, rows: list[dict[str, Any]]) -> dict[str, str | None]:
+    """Return what the file says of itself: no date, so that the same rows give the same file."""
+    if form == "svg":
+        return {"Date": None, "Title": "; ".join(_title(rows)), "Description": numbers(rows)}
+    return {"CreationDate": None} if form == "pdf" else {}
+
+
+def numbers(rows: list[dict[str, Any]]) -> str:
+    """Return the lines of a picture as text: "hopper: 676.2 at 2048, 709.1 at 4096"."""
+    along = varied(rows)
+    lines = series(rows, _place(along)) | limits(rows, _place(along))
+    return "\n".join(
+        f"{label}: {', '.join(f'{y:.1f} at {x:.0f}' if along else f'{y:.1f}' for x, y in points)}"
+        for label, points in lines.items()
+    )
 
 
 def _title(rows: list[dict[str, Any]]) -> list[str]:
@@ -179,25 +213,58 @@ def _missing(left_out: list[str]) -> list[str]:
 
 
 def _lines(axes: Any, rows: list[dict[str, Any]], along: str) -> None:
-    """Draw several problems: a line for each stage, and for what it is held against."""
-    name = "m" if along == "m = n = k" else along
-
-    def x(row: dict[str, Any]) -> float:
-        return float(row[name])
-
-    for index, (label, values) in enumerate(series(rows, x).items()):
+    """Draw several problems: a line for each stage, and for what it is held against, its name at its end."""
+    x = _place(along)
+    lines: list[tuple[str, list[tuple[float, float]], str]] = []
+    for index, (label, points) in enumerate(series(rows, x).items()):
         color, marker = COLORS[index % len(COLORS)], MARKERS[index % len(MARKERS)]
         inside = color if index // len(COLORS) % 2 == 0 else "white"
-        axes.plot(*zip(*values, strict=True), label=label, color=color, marker=marker, markerfacecolor=inside)
-    for index, (label, values) in enumerate(limits(rows, x).items()):
-        axes.plot(*zip(*values, strict=True), label=label, color="black", **_style(index))
-    ticks = sorted({row[name] for row in rows})
+        axes.plot(*zip(*points, strict=True), color=color, marker=marker, markerfacecolor=inside)
+        lines.append((label, points, color))
+    for index, (label, points) in enumerate(limits(rows, x).items()):
+        axes.plot(*zip(*points, strict=True), color="black", **_style(index))
+        lines.append((label, points, "black"))
+    ticks = sorted({int(x(row)) for row in rows})
     axes.set_xscale("log", base=2)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(along)
     axes.set_ylabel("TFLOP/s")
     axes.set_ylim(bottom=0)
+    _name_ends(axes, lines)
+
+
+def _name_ends(axes: Any, lines: Sequence[tuple[str, list[tuple[float, float]], str]]) -> None:
+    """Write the name of each line beside its last point, as far up or down as it takes to be read."""
+    lines = sorted(lines, key=lambda line: line[1][-1][1])
+    inches = axes.figure.get_figheight() - 1.3  # without the title and what stands below the axis
+    heights = apart([points[-1][1] for _, points, _ in lines], LINE * axes.get_ylim()[1] / inches)
+    for (label, points, color), height in zip(lines, heights, strict=True):
+        axes.annotate(
+            label,
+            points[-1],
+            (1.04, height),
+            textcoords=axes.get_yaxis_transform(),
+            verticalalignment="center",
+            fontsize=FONT,
+            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.6, "relpos": (0, 0.5)},
+            annotation_clip=False,
+        )
+
+
+def apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Return rising heights moved until each is a gap above the one before, all by as little as can be.
+
+    Where they are too close together they stand around their mean: least squares, by pooling neighbours.
+    """
+    pools: list[tuple[float, int]] = []
+    for rank, height in enumerate(heights):
+        pools.append((height - rank * gap, 1))
+        while len(pools) > 1 and pools[-2][0] > pools[-1][0]:
+            (low, few), (high, more) = pools[-2:]
+            pools[-2:] = [((low * few + high * more) / (few + more), few + more)]
+    moved = [mean for mean, count in pools for _ in range(count)]
+    return [each + rank * gap for rank, each in enumerate(moved)]
 
 
 def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:
@@ -206,7 +273,7 @@ def _bars(axes: Any, rows: list[dict[str, Any]]) -> None:
     values = [max(y for _, y in points) for points in series(rows, lambda _: 0.0).values()]
     bars = axes.barh(names, values, color=COLORS[0])
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # no line runs through a number
-    axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=8, bbox=ground)
+    axes.bar_label(bars, fmt="%.0f", padding=3, fontsize=FONT, bbox=ground)
     axes.invert_yaxis()  # the first rung on top
     for index, (label, ((_, tflops), *_rest)) in enumerate(limits(rows, lambda _: 0.0).items()):
         axes.axvline(tflops, color="black", label=f"{label}, {tflops:.0f}", **_style(index))

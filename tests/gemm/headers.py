@@ -5,15 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from readme_ladder import DTYPE, SIZES
+from readme_rows import COLD, Row, problem, quoted
 
-from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.problem import TYPES
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.registry import find_stage, stage_entries
-
-Row = dict[str, Any]
 
 BEGIN, END = "// Measured (", "\n//\n"
 """Around the paragraph; others stand before and behind it."""
@@ -22,22 +20,19 @@ WIDTH = 110
 
 
 def measured() -> dict[Path, list[Row]]:
-    """Return the source of each stage that was recorded, and a row for each size."""
+    """Return the source of each stage whose kernel of today was recorded, and a row for each size."""
     stages = (find_stage(entry.name) for entry in stage_entries())
     found = {stage.source: _rows(stage) for stage in stages}
     return {source: rows for source, rows in found.items() if rows}
 
 
 def _rows(stage: GemmStage) -> list[Row]:
+    """Return a row for each size, and for each again where sums of 8-bit floats were promoted."""
     legal = stage.options()["dtype"].choices
-    dtype = DTYPE if DTYPE in legal else legal[0]
-    rows = {row["m"]: row for row in reversed(recorded(stage)) if _is_meant(row, dtype)}
-    return [rows[size] for size in SIZES if size in rows]
-
-
-def _is_meant(row: Row, dtype: object) -> bool:
-    cube = row["m"] == row["n"] == row["k"]
-    return cube and (row["layout"], row["init"], row["dtype"]) == ("tn", "normal", dtype)
+    dtype = DTYPE if DTYPE in legal else str(legal[0])
+    rows, out = quoted(stage.name), TYPES[dtype].out
+    names = [problem(n, n, n, dtype, out, promoted=each) for each in (False, True) for n in SIZES]
+    return [rows[name, COLD] for name in names if (name, COLD) in rows]
 
 
 def written(text: str, rows: list[Row]) -> str:
@@ -52,9 +47,22 @@ def paragraph(rows: list[Row]) -> str:
     """Return what the rows say, as lines of a comment."""
     first = rows[0]
     device = first["device"].removeprefix("NVIDIA ")
-    how = f"{first['dtype']} tn, normal values, cold, all rungs in turn in one run"
+    beside = "all rungs in turn in one run" if first["dtype"] == DTYPE else "in turn with the libraries"
+    how = f"{first['dtype']} tn, normal values, cold, {beside}"
+    promoted = [row for row in rows if "promoted" in row["problem"]]
+    said = _said([row for row in rows if row not in promoted])
+    said += [f"promoted {each}" if i == 0 else each for i, each in enumerate(_said(promoted))]
+    text = f"Measured ({device}, {first['date']}; {how}): {'; '.join(said)}."
+    return textwrap.fill(text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+
+
+def _said(rows: list[Row]) -> list[str]:
+    """Return what is to be said of one problem at several sizes."""
+    if not rows:
+        return []
+    first = rows[0]
     sizes, tflops = _each(rows, lambda row: f"{row['m']}^3"), _each(rows, lambda row: f"{row['tflops']:.0f}")
-    said = [f"({device}, {first['date']}; {how}): at {sizes} {tflops} TFLOP/s"]
+    said = [f"at {sizes} {tflops} TFLOP/s"]
     if first["percent_of_cublas"]:
         said.append(f"{_each(rows, _percent('percent_of_cublas'))} % of the faster library")
     if first["peak"]:
@@ -62,8 +70,7 @@ def paragraph(rows: list[Row]) -> str:
         said.append(f"{share} % of the ceiling of {first['peak']['ceiling']}")
     if first["gain"]:
         said.append(f"over {first['gain']['over']} {_each(rows, lambda row: _gain(row['gain']))} %")
-    text = f"Measured {'; '.join(said)}."
-    return textwrap.fill(text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+    return said
 
 
 def _each(rows: list[Row], say: Callable[[Row], str]) -> str:

@@ -1,15 +1,22 @@
-"""The table of the ladder in README.md, made of recordings: python tests/gemm/readme_ladder.py writes it."""
+"""What README.md says of the ladder, and its picture, made of recordings.
+
+Written by python tests/gemm/readme_ladder.py.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from ptxlab.experiments.gemm.catalogue import recorded
+import readme_hopper
+from readme_rows import COLD, Row, problem, quoted, source, table
+
 from ptxlab.experiments.gemm.stage import GemmStage, climbed
 from ptxlab.experiments.registry import find_stage, stage_entries
+from ptxlab.render.plot import check_plot, save_plot
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README, PICTURE = ROOT / "README.md", ROOT / "kernels" / "gemm" / "ladder.svg"
 BEGIN, END = "<!-- the ladder, from its recordings -->\n", "<!-- end of the ladder -->\n"
 ARCH, SIZES, DTYPE = "sm_90a", (2048, 4096, 8192), "bf16"
 NONE = "Not recorded yet: `ptxlab gemm --ladder --record` on a GPU.\n"
@@ -25,22 +32,27 @@ def rungs() -> list[GemmStage]:
     ]
 
 
-def table() -> str:
-    """Return what stands between the marks."""
-    rows = {stage.name: {row["m"]: row for row in recorded(stage) if _counts(row)} for stage in rungs()}
-    sizes = [size for size in SIZES if all(size in found for found in rows.values())]
-    if not sizes:
+def by_size() -> dict[str, dict[int, Row]]:
+    """Return for each rung its rows at the sizes at which all were recorded, with a cold L2."""
+    names = {size: problem(size, size, size, DTYPE, DTYPE) for size in SIZES}
+    rows = {stage.name: quoted(stage.name) for stage in rungs()}
+    sizes = [size for size in SIZES if all((names[size], COLD) in found for found in rows.values())]
+    return {stage: {size: found[names[size], COLD] for size in sizes} for stage, found in rows.items()}
+
+
+def ladder(rows: dict[str, dict[int, Row]]) -> str:
+    """Return the picture and the table of the rungs."""
+    shown = [row for found in rows.values() for row in found.values()]
+    if not shown:
         return NONE
-    shown = [found[size] for found in rows.values() for size in sizes]
-    first = shown[0]
-    said = f"{first['device']}, {first['date']}, {DTYPE} tn, cold; TFLOP/s (% of the faster library, % of the"
-    head = ["stage", *(f"{size}³" for size in sizes)]
-    lines = [head, ["---"] * len(head)]
-    lines += [[name, *(_cell(found[size]) for size in sizes)] for name, found in rows.items()]
+    sizes = sorted({row["m"] for row in shown})
+    lines = [["stage", *(f"{size}³" for size in sizes)]]
+    lines += [[stage, *(_cell(row) for row in found.values())] for stage, found in rows.items()]
     beside = _beside(shown)
     lines += [[name, *(beside[name].get(size, "-") for size in sizes)] for name in beside]
-    body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{said}\nceiling of its instruction).\n{_held_down(shown)}\n{body}"
+    what = f"{DTYPE} tn, cold: TFLOP/s (% of the faster library, % of the ceiling of its instruction)."
+    picture = f"![TFLOP/s of each rung by size]({PICTURE.relative_to(ROOT).as_posix()})\n"
+    return f"{picture}\n{what}\n{source(shown)}.\n{_held_down(shown)}\n{table(lines)}"
 
 
 def _beside(rows: list[dict[str, Any]]) -> dict[str, dict[int, str]]:
@@ -63,11 +75,6 @@ def _held_down(rows: list[dict[str, Any]]) -> str:
     return f"The clock was held down in {held} of {samples} samples: {', '.join(causes)}.\n" if causes else ""
 
 
-def _counts(row: dict[str, Any]) -> bool:
-    square = row["m"] == row["n"] == row["k"] and row["layout"] == "tn" and row["init"] == "normal"
-    return square and row["dtype"] == row["out"] == DTYPE and not row["stale"]
-
-
 def _cell(row: dict[str, Any]) -> str:
     shares = [row["percent_of_cublas"], row["percent_of_measured_peak"]]
     told = ", ".join("-" if share is None else f"{share:.0f}" for share in shares)
@@ -75,11 +82,26 @@ def _cell(row: dict[str, Any]) -> str:
 
 
 def written(text: str) -> str:
-    """Return the README with the table of today's recordings."""
+    """Return the README with what today's recordings say between the marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{table()}{END}{after}"
+    said = "\n".join([ladder(by_size()), *readme_hopper.blocks()])
+    return f"{before}{BEGIN}{said}{END}{after}"
+
+
+def document() -> dict[str, Any]:
+    """Return what the picture shows, as a run would that had just measured it."""
+    rows = [row for found in by_size().values() for row in found.values()]
+    return {"params": {}, "result": {"stages": rows}}
+
+
+def main() -> None:
+    """Write the README, and the picture where there is something to draw."""
+    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    if document()["result"]["stages"]:
+        check_plot(PICTURE)
+        save_plot(document(), PICTURE)
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text(encoding="utf-8")), encoding="utf-8")
+    main()

@@ -27,7 +27,7 @@ from ptxlab.experiments.gemm.wrong import shape_of_wrong
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.values import value_of, values_of_sweep
-from ptxlab.render.plot import drawn, limits, save_plot, series, unverified, varied
+from ptxlab.render.plot import apart, drawn, limits, numbers, save_plot, series, unverified, varied
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
@@ -56,6 +56,14 @@ def test_values_have_the_type_of_their_option() -> None:
             value_of(stage, text, "--set")
     with pytest.raises(UsageError, match="has no values; legal: k=VALUE,VALUE"):
         values_of_sweep(stage, "k=", "--sweep")
+
+
+def test_text_for_a_number_is_told_the_legal_ones() -> None:
+    """Where there are only some, those: not that any whole number would do."""
+    stage = find_stage("wmma-warptile")
+    legal = ", ".join(map(str, stage.options()["tile_k"].choices))
+    with pytest.raises(UsageError, match=f"'x' is no value of tile_k; legal: {legal}$"):
+        value_of(stage, "tile_k=x", "--set")
 
 
 def test_a_sweep_is_every_combination() -> None:
@@ -320,6 +328,10 @@ def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("[1]", encoding="utf-8")
     with pytest.raises(ToolError, match="holds no results of gemm"):
         compare_record(str(tmp_path / "x"), "580")
+    unmeasured = {"result": {"stages": []}, "environment": {"device": None}}
+    (tmp_path / "x").write_text(json.dumps(unmeasured), encoding="utf-8")
+    with pytest.raises(MissingError, match=r"nothing to compare: .*x holds no measurement"):
+        compare_record(str(tmp_path / "x"), "580")
 
 
 @pytest.mark.parametrize(
@@ -489,9 +501,35 @@ def test_a_run_without_a_gpu_says_what_its_picture_shows(
     assert note in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("form", ["png", "svg"])
+@pytest.mark.parametrize(
+    ("heights", "moved"),
+    [
+        ([0, 5, 9], [0, 5, 9]),
+        ([0, 9, 9], [0, 8, 10]),
+        ([4, 4, 4, 20], [2, 4, 6, 20]),
+        ([0, 3, 3, 3], [-0.75, 1.25, 3.25, 5.25]),
+        ([], []),
+    ],
+)
+def test_names_of_lines_stand_apart(heights: list[float], moved: list[float]) -> None:
+    """At least a gap of 2, around the ends of lines that are closer, in the same order."""
+    assert apart(heights, 2) == pytest.approx(moved)
+
+
+def test_the_numbers_of_a_plot_are_text(gemm: Any) -> None:
+    """A line for each line of the picture, with sizes where it goes along them."""
+    record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
+    rows = record.result["stages"]
+    for row, tflops in zip(rows, (1.23, 4.56), strict=True):
+        row["tflops"], row["libraries"] = tflops, [row["libraries"][0] | {"tflops": 2.0, "name": "library"}]
+        row["peak"] = None
+    assert numbers(rows) == "wmma-naive: 1.2 at 16, 4.6 at 32\nlibrary: 2.0 at 16, 2.0 at 32"
+    assert numbers(rows[:1]) == "wmma-naive: 1.2\nlibrary: 2.0"
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
 def test_a_plot_is_a_picture(gemm: Any, tmp_path: Path, form: str) -> None:
-    """By size, and of one problem."""
+    """By size, and of one problem; the same rows give the same file."""
     if importlib.util.find_spec("matplotlib") is None:
         pytest.skip('matplotlib is not here: pip install "ptxlab[plot]"')
     from ptxlab.render.plot import check_plot
@@ -501,7 +539,10 @@ def test_a_plot_is_a_picture(gemm: Any, tmp_path: Path, form: str) -> None:
         file = tmp_path / f"plot.{form}"
         check_plot(file)
         save_plot(record.document(), file)
-        assert file.read_bytes().startswith(b"\x89PNG" if form == "png" else b"<?xml")
+        first = file.read_bytes()
+        assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[form])
+        save_plot(record.document(), file)
+        assert file.read_bytes() == first
 
 
 def test_a_plot_of_another_format_is_refused() -> None:
@@ -554,23 +595,6 @@ def test_wrong_elements_show_their_shape() -> None:
     columns = [(row, col) for row in range(128) for col in range(128) if col % 8 in (2, 3)]
     assert shape(columns)["common"] == "all wrong elements are in column of its fragment 2 and 3 (of 8)"
     assert shape([(row, col) for row in range(128) for col in range(128)])["common"] == ""
-
-
-def test_wrong_elements_lie_in_the_tiles_that_there_are() -> None:
-    """The last bands of ampere are 128 rows high, not 192, and so are its warps' tiles in them lower."""
-    stage = find_stage("ampere")
-    case = stage.case("sm_90a", m=4096, n=4096, k=64)
-    tall, short = stage.bands(case)  # type: ignore[attr-defined]
-    assert tall
-    assert short
-    top, height = tall * 192, 128 // 2
-    lower = [(row, col) for row in range(top + height, top + 2 * height) for col in range(64)]
-    found = Comparison(0, 1, 0, 0, 0, None, [Element(row, col, 1, 0, 0, 0) for row, col in lower])
-    told = shape_of_wrong(stage, case, found)
-    assert told is not None
-    tile, warp, *_ = told["groups"]
-    assert (tile["of"], tile["most"]) == ((tall + short) * 16, [{"index": [tall, 0], "wrong": len(lower)}])
-    assert [each["index"] for each in warp["most"]] == [[1, 0]]
 
 
 def test_a_right_result_has_no_shape_of_wrong(gemm: Any) -> None:

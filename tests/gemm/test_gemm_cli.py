@@ -65,6 +65,15 @@ def test_explain_needs_no_gpu(without_gpu: Run, form: str) -> None:
     assert "989" in done.stdout
 
 
+def test_explain_says_what_else_a_stage_can_do(without_gpu: Run) -> None:
+    """Each option of its own, and its legal values."""
+    asked = ("--stage", "wmma-warptile", "--explain", "--format", "csv")
+    table = list(csv.reader(without_gpu("gemm", *asked).stdout.splitlines()))
+    (told,) = (row for row in table if row[:1] == ["tile_k"])
+    option = find_stage("wmma-warptile").options()["tile_k"]
+    assert told == ["tile_k", option.help, ", ".join(map(str, option.choices))]
+
+
 def test_explain_shows_how_the_blocks_of_a_plan_work(without_gpu: Run) -> None:
     """Options, clusters, blocks that stay, the instruction that multiplies, and clocks beside the limits."""
     done = without_gpu(

@@ -238,6 +238,16 @@ def test_an_epilogue_spends_only_what_it_is_asked_for(name: str, out: str) -> No
     assert [a - b for a, b in zip(found["yes", "gelu"][1:], plain[1:], strict=True)] == [sums_of_a_thread] * 2
 
 
+@pytest.mark.parametrize("block", ["128x128", "128x256"])
+@pytest.mark.parametrize("name", FUSED)
+def test_gelu_of_scaled_sums_stays_out_of_the_products(name: str, block: str) -> None:
+    """Both together read sums in many places: products must not wait for each other because of it (C7514)."""
+    stage = find_stage(name)
+    case = stage.case("sm_90a", block=block, beta=1.0, activation="gelu", out="bf16")
+    (kernel,) = kernels(build_unit(stage, [case], case.arch))
+    assert not [detail for _, ok, detail in check_claims(kernel, stage.claims(case)) if not ok]
+
+
 COMBINED: tuple[dict[str, Any], ...] = (
     {"bias": "yes", "activation": "relu", "alpha": -2.0, "beta": 0.25},
     {"bias": "yes", "activation": "gelu", "alpha": 0.5, "beta": 2.0, "block": "128x128"},

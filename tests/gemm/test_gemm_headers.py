@@ -25,6 +25,7 @@ def test_a_gain_that_is_noise_is_called_so() -> None:
         "device": "NVIDIA GPU",
         "date": "2026-12-01",
         "dtype": "bf16",
+        "problem": "bf16",
         "percent_of_cublas": 51.6,
         "gain": gain,
     }
@@ -45,7 +46,8 @@ def test_a_gain_that_is_noise_is_called_so() -> None:
 
 def test_only_the_paragraph_is_written_anew() -> None:
     """What stands before and behind it stays."""
-    row = {"device": "GPU", "date": "2026-12-01", "dtype": "f16", "m": 64, "tflops": 1.0}
+    row = {"device": "GPU", "date": "2026-12-01", "dtype": "f16", "problem": "f16", "m": 64}
+    row["tflops"] = 1.0
     row |= dict.fromkeys(("percent_of_cublas", "peak", "gain"))
     text = "// kernel: one\n//\n// Measured (then) 5,\n// or 6.\n//\n// Macros: M.\n\nint x;\n"
     found = headers.written(text, [row])

@@ -11,11 +11,13 @@ from readme_ladder import rungs
 
 from ptxlab.bench.stats import RESOLUTION
 from ptxlab.experiments import recording, runner
+from ptxlab.experiments.gemm import run
 from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
+from ptxlab.render.views.gemm import MOST_POINTS
 
 Run = Callable[..., Any]
 
@@ -78,7 +80,8 @@ def test_without_a_gpu_the_recorded_ladder_comes_first(without_gpu: Run) -> None
     assert done.returncode == 3
     assert lines[0].startswith("**8192x8192x8192 bf16")
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4 : 4 + len(rungs())]]
-    recorded_there = {row["stage"]: row for row in _rows() if row["m"] == 8192 and row["dtype"] == "bf16"}
+    asked = {"m": 8192, "n": 8192, "dtype": "bf16", "l2": "cold"}
+    recorded_there = {row["stage"]: row for row in _rows() if asked.items() <= row.items()}
     for name, tflops, share, *_, limit in cells:
         assert tflops == f"{recorded_there[name]['tflops']:.1f}"
         assert share == f"{recorded_there[name]['percent_of_cublas']:.1f}"
@@ -92,8 +95,16 @@ def test_recordings_of_other_options_do_not_answer(without_gpu: Run) -> None:
     done = without_gpu("gemm", "--stage", "wmma-warptile", "--set", "tile_k=16")
     assert "None recorded of this kernel and problem." in done.stdout
     assert "None recorded for this problem and these options. Recorded are: " in done.stdout
-    assert "tile_k=32" in done.stdout
+    row = recorded(find_stage("wmma-warptile"))[0]
+    assert f"tile_k={row['options']['tile_k']}" in done.stdout
     assert "recorded on" not in done.stdout
+
+
+def test_points_of_a_sweep_are_told_by_what_differs(without_gpu: Run) -> None:
+    """The options that all of them have go without saying."""
+    done = without_gpu("gemm", "--stage", "wmma-warptile", "--sweep", "tile_k=16,32", "--format", "csv")
+    names = [line.partition(",")[0] for line in done.stdout.splitlines() if line.startswith("wmma-")]
+    assert names == ["wmma-warptile tile_k=16", "wmma-warptile tile_k=32"]
 
 
 def test_the_list_compares_the_same_problem(run_here: Run) -> None:
@@ -103,7 +114,24 @@ def test_the_list_compares_the_same_problem(run_here: Run) -> None:
     shown = to_terminal(blocks(document))
     title = next(line for line in shown.splitlines() if line.startswith("stages; recorded: "))
     problem = title.removeprefix("stages; recorded: ").partition(", cold L2, NVIDIA")[0]
-    for name, rows in listed.items():
-        (row,) = (each for each in rows if (each["problem"], each["l2"]) == (problem, "cold"))
+    same = {name: [row for row in rows if row["problem"] == problem] for name, rows in listed.items()}
+    quoted = {name: row for name, rows in same.items() for row in rows if row["l2"] == "cold"}
+    assert set(quoted) >= {rung.name for rung in rungs()}
+    for name, row in quoted.items():
         (line,) = (line for line in shown.splitlines() if line.strip().startswith(f"{name} "))
         assert f" {row['tflops']:.1f} " in line
+
+
+def test_where_none_answers_a_few_of_many_are_named(
+    without_gpu: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same problem those with other options; else the first, and how many more there are."""
+    rows = recorded(find_stage("wmma-naive"))[:1]
+    many = [rows[0] | {"problem": f"problem {i}"} for i in range(MOST_POINTS + 2)]
+    monkeypatch.setattr(run, "recorded", lambda _: many)
+    done = without_gpu("gemm", "--stage", "wmma-naive", "-m", "64")
+    assert f"problem {MOST_POINTS - 1} on NVIDIA H200; and 2 more." in " ".join(done.stdout.split())
+    asked = "64x4096x4096 f16 tn, f32 accumulate, f16 out"
+    many.append(many[0] | {"problem": asked, "options": {"colour": "red"}})
+    done = without_gpu("gemm", "--stage", "wmma-naive", "-m", "64")
+    assert f"Recorded are: {asked} on NVIDIA H200, colour=red." in " ".join(done.stdout.split())

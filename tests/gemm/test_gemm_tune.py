@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,9 @@ import pytest
 from gemm_stand_in import H200, request
 
 from ptxlab.device.job import DeviceInfo, Timing
-from ptxlab.errors import DeviceError, UsageError
+from ptxlab.errors import DeviceError, ExitCode, UsageError
+from ptxlab.experiments import runner
+from ptxlab.experiments.base import Value
 from ptxlab.experiments.gemm import tune
 from ptxlab.experiments.gemm.run import Request
 from ptxlab.experiments.registry import find_stage
@@ -70,7 +74,7 @@ def test_a_later_search_replaces_what_was_kept() -> None:
     stage = find_stage("hopper")
     case = stage.case("sm_90a", m=64, n=128, k=256)
     for block in ("64x64", "64x128"):
-        plan = dict(zip(PLAN, (block, "single", "1x1", 1, "memory"), strict=True))
+        plan: dict[str, Value] = dict(zip(PLAN, (block, "single", "1x1", 1, "memory"), strict=True))
         tune._keep(tune._key(stage, case, H200), plan)
         assert tune.preferred(stage, case, H200, ()).block == block
 
@@ -114,3 +118,37 @@ def test_a_stage_without_plans_is_refused(gemm: Any) -> None:
     """There is nothing to tune."""
     with pytest.raises(UsageError, match="wmma-naive has one way"):
         gemm(dataclasses.replace(request(48, 40, 64), tune=True))
+
+
+def test_without_a_gpu_nothing_is_tuned(
+    monkeypatch: pytest.MonkeyPatch, run_here: Callable[..., Any]
+) -> None:
+    """Exit 3, and the document holds no search."""
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    sizes = ("-m", "64", "-n", "128", "-k", "256")
+    done = run_here("gemm", "--stage", "hopper", *sizes, "--tune", "--json")
+    assert done.returncode == ExitCode.MISSING
+    assert json.loads(done.stdout)["result"]["tuned"] == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("--ladder",), ("--list",), ("--stage", "hopper", "--explain"), ("--stage", "hopper", "--check")],
+)
+def test_what_tune_does_not_go_with(run_here: Callable[..., Any], other: tuple[str, ...]) -> None:
+    """It times the plans of one stage."""
+    assert run_here("gemm", "--tune", *other).returncode == ExitCode.USAGE
+
+
+@pytest.mark.gpu
+def test_a_search_on_a_device_is_kept(run_here: Callable[..., Any], history: Path) -> None:
+    """Every plan gives the right result, and the next run takes the one that was the fastest."""
+    del history
+    asked = ("gemm", "--stage", "hopper", "-m", "64", "-n", "576", "-k", "1024", "--vs", "none", "--json")
+    done = run_here(*asked, "--warmup", "0.1", "--tune")
+    assert done.returncode == ExitCode.OK
+    (search,) = json.loads(done.stdout)["result"]["tuned"]
+    assert (search["of"], search["failed"]) == (4, [])
+    assert all(each["verified"] for each in search["plans"])
+    (row,) = json.loads(run_here(*asked, "--warmup", "0.1").stdout)["result"]["stages"]
+    assert plan_of(row) == search["chosen"]

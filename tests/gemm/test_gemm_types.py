@@ -9,13 +9,17 @@ from numpy.typing import NDArray
 
 from ptxlab.device.job import MapArgument
 from ptxlab.errors import UsageError
+from ptxlab.experiments.base import Value
 from ptxlab.experiments.gemm import TYPES
 from ptxlab.experiments.gemm.bound import bound
 from ptxlab.experiments.gemm.ceiling import Loop
 from ptxlab.experiments.gemm.problem import FLOAT8
 from ptxlab.experiments.gemm.reference import INTEGER_INITS, chained, compare, fill, sums
 from ptxlab.experiments.registry import find_ceiling, find_stage
+from ptxlab.experiments.unit import build_unit
 from ptxlab.isa.numbers import decode
+from ptxlab.sass.claims import check_claims
+from ptxlab.sass.report import kernels
 
 INSTRUCTIONS = {
     "f16": "HGMMA.64x128x16.F32",
@@ -25,6 +29,8 @@ INSTRUCTIONS = {
     "e4m3": "QGMMA.64x128x32.F32.E4M3.E4M3",
     "e5m2": "QGMMA.64x128x32.F32.E5M2.E5M2",
 }
+FUSED: dict[str, Value] = {"bias": "yes", "activation": "gelu"}
+SCALED: dict[str, Value] = {"alpha": 0.5, "beta": 2.0}
 K_MAJOR = ("tf32", "s8", "e4m3", "e5m2")
 
 Array = NDArray[np.float64]
@@ -90,7 +96,11 @@ def test_hopper_multiplies_each_type_by_its_instruction(dtype: str) -> None:
     [
         *(("hopper", {"dtype": dtype, "layout": "nn"}, "contiguous in k; legal: tn") for dtype in K_MAJOR),
         ("hopper", {"dtype": "e4m3", "acc": "s32"}, "--acc s32 is not for --dtype e4m3; legal: f32"),
-        ("hopper", {"dtype": "bf16", "out": "s32"}, "--out s32 is not for --dtype bf16; legal: f16, bf16, f32"),
+        (
+            "hopper",
+            {"dtype": "bf16", "out": "s32"},
+            "--out s32 is not for --dtype bf16; legal: f16, bf16, f32",
+        ),
         ("hopper", {"dtype": "s8", "out": "s32", "beta": 1.0}, "no factors, bias or activation; legal"),
         ("hopper", {"dtype": "s8", "out": "s32", "bias": "yes"}, "no factors, bias or activation; legal"),
         ("hopper", {"dtype": "s8", "out": "f32", "k": 131_088}, "legal: 1 to 131071"),
@@ -98,7 +108,8 @@ def test_hopper_multiplies_each_type_by_its_instruction(dtype: str) -> None:
         ("hopper-fp8", {"dtype": "f16"}, "legal: e4m3, e5m2"),
         ("hopper-fp8", {"layout": "nt"}, "legal: tn"),
         ("hopper-fp8", {"accumulate": "promoted", "roles": "ping-pong"}, "legal: --set roles=cooperative"),
-        ("hopper-fp8", {"block": "128x256", "roles": "ping-pong"}, "256 sums a thread"),
+        ("hopper-fp8", {"block": "128x256", "roles": "ping-pong"}, "256 sums a thread .* at most 192"),
+        ("hopper-fp8", {"block": "128x192", "roles": "ping-pong", "beta": 1.0}, "legal: at most 160"),
         ("cluster", {"dtype": "tf32"}, "legal: f16, bf16"),
     ],
 )
@@ -166,6 +177,26 @@ def test_sums_that_are_known_must_be_these(out: str) -> None:
     exact = rounded(rounded(total.reference, "f32"), out)
     assert compare(p, total, exact, limit).wrong == 0
     assert compare(p, total, exact, limit, known=known).wrong == (exact != rounded(known, out)).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("hopper-fp8", {"block": "128x192", "roles": "ping-pong", **FUSED}),
+        ("hopper-fp8", {"accumulate": "promoted", "block": "128x256", **SCALED, **FUSED}),
+        ("hopper-fp8", {"accumulate": "promoted", "roles": "single", "out": "f32", **SCALED, **FUSED}),
+        ("hopper", {"dtype": "s8", "out": "f32", "block": "128x192", "roles": "ping-pong", **FUSED}),
+        ("hopper", {"dtype": "s8", "out": "s32", "m": 16, "n": 576, "k": 7168}),
+        ("hopper", {"dtype": "tf32", "out": "f32", "block": "128x192", "roles": "cooperative", "splits": 2}),
+    ],
+)
+def test_the_fullest_kernels_do_not_spill(name: str, options: dict[str, Value]) -> None:
+    """Sums, parts of sums, and what becomes of them fit into registers; the claims hold."""
+    stage = find_stage(name)
+    case = stage.case("sm_90a", **options)
+    (kernel,) = kernels(build_unit(stage, [case], "sm_90a"))
+    failed = [detail for _, ok, detail in check_claims(kernel, stage.claims(case)) if not ok]
+    assert not failed
 
 
 @pytest.mark.parametrize("dtype", INSTRUCTIONS)

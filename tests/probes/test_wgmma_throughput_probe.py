@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ptxlab.assets import include_folder
-from ptxlab.errors import UsageError
+from ptxlab.errors import ToolError, UsageError
 from ptxlab.experiments import recording, registry, runner
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.record import Record
@@ -113,6 +113,9 @@ def test_what_does_not_go_with_throughput_is_refused(run_here: Any) -> None:
     done = run_here("probe", "wgmma", "--throughput", "--k-step", "2")
     assert done.returncode == 2
     assert "--k-step does not go with --throughput; legal: --shape, --dtype, " in done.stderr
+    done = run_here("probe", "wgmma", "--throughput", "--lane", "3")
+    assert done.returncode == 2
+    assert "--lane shows the registers of a lane: probe wgmma-throughput shows none" in done.stderr
 
 
 def test_only_the_probe_command_follows_to_another_probe() -> None:
@@ -221,6 +224,20 @@ def test_a_recording_keeps_the_clocks_and_shows_the_rate(copy: Any) -> None:
     assert record.exit_code == 0
     assert "takes 130.0 cycles of an SM (recorded)" in record.result["conclusion"]
     assert record.result["pictures"][0]["cells"][-1] == ["128", "80", "0", "130.0"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{}, clocks((5, 5)), clocks((9, 5)), {"clocks": np.array([[0.0, np.nan]])}, clocks((0, 9), (0, 9))],
+)
+def test_a_recording_without_a_time_is_damaged(copy: Any, damage: dict[str, Any]) -> None:
+    """It is the file that is named, not the probe that reads it."""
+    case = copy.case("sm_90a", shape="m64n256k16")
+    kept = recording.start(copy, "Test Card 1", {"arch": "sm_90a"})
+    kept.add(copy, case, {**copy.expected(case), **damage})
+    recording.save(copy, kept)
+    with pytest.raises(ToolError, match=r"test-card-1\.json is damaged: it has no clocks of shape=m64n256"):
+        MODULE.recorded(copy, case)
 
 
 def test_an_h200_proves_the_model() -> None:

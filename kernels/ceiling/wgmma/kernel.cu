@@ -1,10 +1,10 @@
 // The ceiling of wgmma: what the tensor cores do when nothing else has to happen.
 //
 // Two warpgroups, as many as a GEMM has that multiply, each multiply 64 rows of A by all 256 columns of B:
-// m64n256 after m64n256, 32 bytes deep in k, both operands in shared memory with the 128-byte swizzle, one round of
-// four along k being waited for only when the next one is on its way. The data are random: zeros would draw less
-// power and run at a higher clock. Since any order of random numbers is as random, they are not swizzled on
-// the way in. The sums are written at the end, so that nothing can be left out.
+// m64n256 after m64n256, 32 bytes deep in k, both operands in shared memory with the 128-byte swizzle, one
+// round of four along k being waited for only when the next one is on its way. The data are random: zeros
+// would draw less power and run at a higher clock. Since any order of random numbers is as random, they are
+// not swizzled on the way in. The sums are written at the end, so that nothing can be left out.
 //
 // Macros: TYPE (f16, bf16, tf32, e4m3, e5m2, s8), SUMS (f32, s32), KERNEL.
 

@@ -2,43 +2,40 @@
 //
 // Idea: a block keeps STAGES tiles of A and B in shared memory. cp.async writes them there past the
 // registers, 16 bytes a thread; the XOR swizzle lets both that write and ldmatrix's read go without a bank
-// conflict; while the tensor cores multiply 32 rows of A, the next 32 are on their way from shared memory,
-// and the tiles of up to STAGES - 2 steps later are on their way from global memory. Four things more keep
-// the tensor cores from waiting:
-//   - Tiles as tall as registers allow, 192x256: a byte from the L2 then serves 110 FLOP, in 128x256 85.
-//     Where tiles of one height would leave SMs idle at the end, bands of 128 rows follow those of 192.
+// conflict. While one tile is multiplied, STAGES - 1 others are there or on their way from global memory; and
+// while the fragments of 16 of k are multiplied, those of the next 16 are on their way from shared memory:
+// registers hold two sets. Three things more keep the tensor cores from waiting:
+//   - Loads and copies are spread between the products, a load after every second one of the first half of a
+//     step, copies in the second half: one at a time finds room, where many in a row would hold products up.
 //   - Blocks stay: each computes several tiles of C, and the copies of the next begin during this one.
-//   - A barrier in two halves: a warp says early that it has read the tile before this one, and that its
-//     copies of the next are there; it needs to know that all have said so only when it comes to the next.
-//     In between it multiplies. Nobody waits unless a warp is that far behind.
 //   - Sums go from registers to C without shared memory: four lanes exchange theirs, and each then holds
 //     8 neighbours, 16 bytes.
 // Blocks walk C in groups of GROUP bands, so that those which run together share their operands in the L2.
 //
-// What limits it, on an H200 (2026-11-30; bf16, tn, random data, all sides in turn in one run). Sides that
-// draw less power ran at a higher clock, so most numbers are FLOP per clock and SM.
-//   - mma.sync itself: a loop of nothing else did 2721, at most 643 of the data sheet's 989 TFLOP/s.
-//   - 192x256x64 in 4 stages did 2107 at 4096^3, 2143 at 8192^3 and 1843 at 2048^3, 77, 79 and 68 % of that;
-//     in TFLOP/s 447, 437 and 400, which is 82, 85 and 68 %. 3 % are tiles that do not fill the last wave.
-//   - Copies and ldmatrix together. 192x256x32 in 8 stages did 2028 at 4096^3; without its copies 2324,
-//     without its ldmatrix 2240, without its barrier 2056, without its epilogue 2136, without all four 2595.
-//     It is not the L2, a third of whose throughput was used (x64), nor the width of shared memory, half of
-//     it. Of 6.7 warps per issued instruction 0.39 waited for ldmatrix and 0.27 for copies or their addresses
-//     (x64); without copies (x32) 0.05 and 0.02. The tensor pipe was busy in 80 and in 88 % of the active
-//     cycles.
-//   - The depth of a stage: lines of 64 bytes take twice the wavefronts of lines of 128 to be written by
-//     cp.async. 64 gained 4 % over 32 at 4096^3, and 1 % or nothing at the other two sizes.
-//   - Tall tiles gained 4 % at 4096^3 and at 8192^3 (x64; x32: nothing and 3 %), the barrier's halves 4 % and
-//     nothing (x64; x32: 2 and 3 %). GROUP (4, 8 or 16) and STAGES (5 or 8) changed less than 1 %.
-// Without tall tiles, blocks that stay and the halved barrier it had done 1907, 1958 and 1764.
+// What limits it: mma.sync itself; and each instruction beside the products, which takes some of their time
+// although it runs elsewhere. Cycles from one HMMA to the next, of a partition of an SM with two warps, on an
+// H200 (2026-11-30): 6.05 when there is nothing else to do; 6.29 with 8 ldmatrix for 32 HMMA, as here; 6.54
+// with 4 cp.async for them; 7.05 with both; 6.74 with one integer addition for each HMMA; 6.95 with 4 loads
+// from global and 4 stores to shared memory instead of cp.async. So the loop has as few other instructions as
+// could be had, some 70 for 128 HMMA, 32 ldmatrix and 12 cp.async: pointers are stepped on, not multiplied,
+// and what a place depends on is a constant or added once a tile.
+//   Nothing else is near its limit: of the L2 36 % of the throughput is used, of the shared-memory port 59 %,
+// and no bank conflict is left. At 4096^3 a version with more additions did 15 % more FLOP per clock without
+// its copies, 11 % when they were only predicated off, 4 % without ldmatrix, 3 % without the barrier, 3 %
+// without the epilogue; without all four 22 %, which is 96 % of what mma.sync does alone. 3 % are tiles that
+// do not fill the last of four waves. At 2048^3, one wave, its begin and end weigh 10 %.
+//   Tried, and slower or no faster: tiles of 192x256 (fewer loads and copies for a product, but only half of
+// the next fragments find room), 128x128 with two blocks an SM, BK = 32, a block a tile, a barrier in two
+// halves by mbarrier, other GROUPs, three stages.
+//
+// Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): 428, 438 and 441
+// TFLOP/s at 2048, 4096 and 8192 cubed.
 //
 // What the next rung changes (wgmma): the tensor cores read A and B from shared memory by themselves, and
-// TMA, one thread, brings them there.
+// TMA, one thread, brings them there: next to nothing stands beside the products.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is
-// contiguous in k, 0: in m or n), BN BK (a tile's columns, and depth), TALL_BANDS (how many bands of 192
-// rows C begins with), SHORT_BANDS (1: bands of 128 follow, 0: none), STAGES, GROUP, SPLIT (1: the barrier
-// in two halves, 0: __syncthreads), and GUARD:
+// contiguous in k, 0: in m or n), BN BK (a tile's columns, and depth), STAGES, GROUP, and GUARD:
 //   0  m, n and k are multiples of the tile: nothing is checked,
 //   1  leading dimensions are multiples of 8: what lies outside comes as zeros, 16 bytes at a time,
 //   2  any size: elements are copied one by one.
@@ -46,35 +43,34 @@
 #include <ptxlab/cp_async.cuh>
 #include <ptxlab/gemm_edges.cuh>
 #include <ptxlab/ldmatrix.cuh>
-#include <ptxlab/mbarrier.cuh>
 #include <ptxlab/mma_m16n8k16.cuh>
 
 namespace {
 
 using ptxlab::CHUNK;
 
-constexpr int TALL = 192, SHORT = 128;      // rows of a tile
-constexpr int WARPS_DOWN = 2, WN = 64;      // a warp has half of a tile's rows, and 64 of its columns
-constexpr int WARPS_ACROSS = BN / WN, WARPS = WARPS_DOWN * WARPS_ACROSS;
-constexpr int THREADS = 32 * WARPS;
-constexpr int STEP = 16, STEPS = BK / STEP;  // of one mma along k
-constexpr int TILES_N = WN / 8;              // of one mma, in a warp's tile
-constexpr int MOST_M = (TALL_BANDS > 0 ? TALL : SHORT) / WARPS_DOWN / 16;  // downwards, in its tallest one
-constexpr int AHEAD = STAGES - 2;            // tiles that are in flight, or waiting, while one is being read
-
+constexpr int BM = 128;
+constexpr int WM = 64, WN = 64;  // a warp's tile
+constexpr int WARPS_ACROSS = BN / WN;
+constexpr int THREADS = 32 * (BM / WM) * WARPS_ACROSS;
+constexpr int STEP = 16, STEPS = BK / STEP;         // of one mma along k
+constexpr int TILES_M = WM / 16, TILES_N = WN / 8;  // of one mma, in a warp's tile
+constexpr int AHEAD = STAGES - 1;                   // tiles that are there or on their way, beside one
+static_assert(STEPS % 2 == 0, "two sets of fragments take turns");
 
 // Tiles consist of slabs: 64 rows of A, or 64 columns of B, BK deep. Its lines in shared memory are what is
 // contiguous in global memory: BK elements, or the 64.
 constexpr int SLAB = 64, SLAB_BYTES = SLAB * BK * 2;
-constexpr int SLABS_A = (TALL_BANDS > 0 ? TALL : SHORT) / SLAB, SLABS = SLABS_A + BN / SLAB;
-constexpr int STAGE_BYTES = SLABS * SLAB_BYTES;
+constexpr int SLABS_A = BM / SLAB, SLABS_B = BN / SLAB;
+constexpr int STAGE_BYTES = (SLABS_A + SLABS_B) * SLAB_BYTES;
+constexpr int COPIES_OF_SLAB = SLAB * BK / CHUNK / THREADS;  // by one thread
+constexpr int COPIES_A = SLABS_A * COPIES_OF_SLAB, COPIES = COPIES_A + SLABS_B * COPIES_OF_SLAB;
 
 template <bool K_CONTIGUOUS>
 struct Slab {
     static constexpr int LINES = K_CONTIGUOUS ? SLAB : BK;
     static constexpr int CHUNKS = (K_CONTIGUOUS ? BK : SLAB) / CHUNK;  // of a line
     static constexpr int LINES_AT_ONCE = THREADS / CHUNKS;  // that the block copies, a chunk a thread
-    static constexpr int COPIES = LINES / LINES_AT_ONCE;
     static_assert(CHUNKS == 4 || CHUNKS == 8, "lines of 64 or 128 bytes");
     static_assert(LINES % LINES_AT_ONCE == 0 && LINES_AT_ONCE % 8 == 0, "copies are whole, and alike");
 
@@ -87,79 +83,64 @@ struct Slab {
     }
 };
 
-using Sums = float[MOST_M][TILES_N][4];
-
-// A tile of C: its first element, and how many rows it has.
+// The first row and column of a tile of C. Blocks walk by columns of GROUP bands, one after the other.
 struct Tile {
-    int row, col, rows;
+    int row, col;
 };
 
-__device__ __forceinline__ int count_tiles(int m, int n)
-{
-    const int across = (n - 1) / BN + 1;
-    const int rest = SHORT_BANDS ? (max(m - TALL_BANDS * TALL, 0) + SHORT - 1) / SHORT : 0;
-    return (TALL_BANDS + rest) * across;
-}
-
-// Tall ones come first, each kind by columns of GROUP bands, one after the other.
 __device__ __forceinline__ Tile find_tile(int index, int m, int n)
 {
-    const int across = (n - 1) / BN + 1;
-    const bool tall = TALL_BANDS > 0 && (!SHORT_BANDS || index < TALL_BANDS * across);
-    const int rows = tall ? TALL : SHORT, top = tall ? 0 : TALL_BANDS * TALL;
-    const int bands = tall ? TALL_BANDS : (m - top - 1) / SHORT + 1;
-    if (!tall) index -= TALL_BANDS * across;
+    const int across = (n - 1) / BN + 1, down = (m - 1) / BM + 1;
     const int first = index / (GROUP * across) * GROUP, within = index % (GROUP * across);
-    const int height = min(GROUP, bands - first);  // the last group may be lower
-    return {top + (first + within % height) * rows, within / height * BN, rows};
-}
-
-__device__ __forceinline__ void store_shared(unsigned target, TYPE value)
-{
-    const unsigned short bits = *reinterpret_cast<unsigned short*>(&value);
-    asm volatile("st.shared.b16 [%0], %1;" ::"r"(target), "h"(bits) : "memory");
+    const int height = min(GROUP, down - first);  // the last group may be lower
+    return {(first + within % height) * BM, within / height * BN};
 }
 
 // This thread's part of one operand's copies.
 template <bool K_CONTIGUOUS>
 struct Operand {
     using Place = Slab<K_CONTIGUOUS>;
-    const TYPE* source;  // of its first chunk in the tile to be copied next
-    size_t stride;       // elements between two lines
-    int left, left_k;    // elements of the matrix from the tile's corner on, along m or n, and along k
+    const TYPE *first, *next;  // this thread's first chunk of the tile, and the one that it copies next
+    size_t stride;             // elements between two lines
+    int left, left_k;          // elements of the matrix from the tile's corner on, along m or n, and along k
 
-    __device__ __forceinline__ void begin(const TYPE* matrix, int size, int k, int first)
+    __device__ __forceinline__ void begin(const TYPE* matrix, int size, int k, int corner)
     {
         stride = K_CONTIGUOUS ? k : size;
-        source = matrix + (K_CONTIGUOUS ? first * stride : first) + line() * stride + chunk() * CHUNK;
-        left = size - first;
+        first = next = matrix + (K_CONTIGUOUS ? corner * stride : corner) + line() * stride + chunk() * CHUNK;
+        left = size - corner;
         left_k = k;
     }
 
+    // To the next tile along k, once all of this one is copied.
     __device__ __forceinline__ void advance()
     {
-        source += K_CONTIGUOUS ? BK : BK * stride;
+        first += K_CONTIGUOUS ? BK : BK * stride;
+        next = first;
         left_k -= BK;
     }
 
     static __device__ __forceinline__ int line() { return threadIdx.x / Place::CHUNKS; }
     static __device__ __forceinline__ int chunk() { return threadIdx.x % Place::CHUNKS; }
 
-    // The lines that a thread copies are LINES_AT_ONCE apart, which the swizzle's period divides: one
-    // addition leads from one place to the next.
-    __device__ __forceinline__ void copy_slab(int slab, unsigned target) const
+    // Copies one of this thread's chunks, which are taken in order, to the stage at `target`, if `wanted`.
+    // Those of a slab are LINES_AT_ONCE lines apart, which the swizzle's period divides: one addition leads
+    // from place to place.
+    __device__ __forceinline__ void copy(int number, unsigned target, bool wanted)
     {
-        const TYPE* const from = source + slab * SLAB * (K_CONTIGUOUS ? stride : 1);
-#pragma unroll(GUARD == 2 ? 1 : Place::COPIES)
-        for (int i = 0; i < Place::COPIES; ++i) {
-            const int further = i * Place::LINES_AT_ONCE;
-            const int along = slab * SLAB + (K_CONTIGUOUS ? line() + further : chunk() * CHUNK);
-            const int depth = K_CONTIGUOUS ? chunk() * CHUNK : line() + further;
-            copy_chunk(target + Place::place(line(), chunk()) + further * Place::CHUNKS * 16,
-                       from + further * stride, left - along, left_k - depth);
-        }
+        const int slab = number / COPIES_OF_SLAB, further = number % COPIES_OF_SLAB * Place::LINES_AT_ONCE;
+        const int along = slab * SLAB + (K_CONTIGUOUS ? line() + further : chunk() * CHUNK);
+        const int depth = K_CONTIGUOUS ? chunk() * CHUNK : line() + further;
+        const TYPE* const from = K_CONTIGUOUS ? next : first + slab * SLAB + further * stride;
+        const unsigned to = target + Place::place(line(), chunk()) + slab * SLAB_BYTES +
+                            further * Place::CHUNKS * 16;
+        if (wanted) copy_chunk(to, from, left - along, left_k - depth);
+        // The compiler must not see through this addition: it would multiply anew for each chunk.
+        const size_t bytes = Place::LINES_AT_ONCE * stride * sizeof(TYPE);
+        if (K_CONTIGUOUS) asm("add.s64 %0, %0, %1;" : "+l"(next) : "l"(bytes));
     }
 
+private:
     static __device__ __forceinline__ void copy_chunk(unsigned target, const TYPE* from, int along, int depth)
     {
         if constexpr (GUARD == 0) {
@@ -173,7 +154,7 @@ struct Operand {
         } else {
 #pragma unroll
             for (int e = 0; e < CHUNK; ++e)
-                store_shared(target + 2 * e, e < elements ? from[e] : TYPE(0.0f));
+                ptxlab::store_shared(target + 2 * e, e < elements ? from[e] : TYPE(0.0f));
         }
     }
 };
@@ -184,38 +165,35 @@ struct Copies {
     const TYPE *a, *b;
     int m, n, k;
     unsigned shared;
+    int index, count;  // of the tile of C, and how many there are
     Operand<A_K> from_a;
     Operand<B_K> from_b;
-    int index, count;  // of the tile of C, and how many there are
-    int slabs_a;       // of a tile of A; 0 when there is nothing left to be copied
-    int left;          // tiles along k
-    int stage = 0;     // that is written next
+    int left;                  // tiles along k
+    unsigned target = shared;  // where the stage that is written next begins
 
     __device__ __forceinline__ void begin()
     {
-        slabs_a = 0;
         if (index >= count) return;
         const Tile tile = find_tile(index, m, n);
         from_a.begin(a, m, k, tile.row);
         from_b.begin(b, n, k, tile.col);
-        slabs_a = tile.rows / SLAB;
         left = (k - 1) / BK + 1;
     }
 
-    __device__ __forceinline__ void copy_slab(int slab)
+    // One of COPIES of a tile; nothing when there is none left.
+    __device__ __forceinline__ void copy(int number)
     {
-        const unsigned target = shared + stage * STAGE_BYTES + slab * SLAB_BYTES;
-        if (slab < SLABS_A) {
-            if (slab < slabs_a) from_a.copy_slab(slab, target);
-        } else if (slabs_a > 0) {
-            from_b.copy_slab(slab - SLABS_A, target);
-        }
+        const bool wanted = index < count;
+        if (number < COPIES_A)
+            from_a.copy(number, target, wanted);
+        else
+            from_b.copy(number - COPIES_A, target + SLABS_A * SLAB_BYTES, wanted);
     }
 
     __device__ __forceinline__ void finish()
     {
         ptxlab::cp_async_commit();  // an empty group too: the groups are counted
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        target = target == shared + (STAGES - 1) * STAGE_BYTES ? shared : target + STAGE_BYTES;
         from_a.advance();
         from_b.advance();
         if (--left == 0) {
@@ -225,55 +203,9 @@ struct Copies {
     }
 };
 
-// What the warps of the block agree on for each tile: that it is there, and that the one before is read.
-struct Agreement {
-    unsigned barrier;
-    unsigned parity = 0;
-    bool reached = false;
-
-    // In this warp's name. The next tile must be there, as far as its own copies go.
-    __device__ __forceinline__ void say(int lane)
-    {
-        if constexpr (!SPLIT) return;
-        ptxlab::cp_async_wait<AHEAD - 2>();
-        __syncwarp();
-        if (lane == 0) ptxlab::mbarrier_arrive(barrier);
-    }
-
-    // Whether all have said so. The answer takes a while, so it is asked for before it is needed.
-    __device__ __forceinline__ void ask()
-    {
-        if constexpr (SPLIT) reached = wait(barrier, parity);
-    }
-
-    __device__ __forceinline__ void reach()
-    {
-        if constexpr (SPLIT) {
-            while (!reached) reached = wait(barrier, parity);
-            parity ^= 1;
-        } else {
-            ptxlab::cp_async_wait<AHEAD - 2>();
-            __syncthreads();
-        }
-    }
-
-private:
-    static __device__ __forceinline__ bool wait(unsigned barrier, unsigned parity)
-    {
-#if __CUDA_ARCH__ >= 900
-        return ptxlab::mbarrier_try_wait(barrier, parity);
-#else
-        return ptxlab::mbarrier_test_wait(barrier, parity);
-#endif
-    }
-};
-
-// What a warp multiplies, on its way from shared memory: 32 rows of A, twice, and 64 columns of B, all a step
-// deep. While 32 rows are multiplied the next 32 come. Columns come once the last rows of a step have been
-// multiplied with those before.
+// What a warp multiplies, 16 deep: its rows of A and columns of B.
 struct Fragments {
-    unsigned a[2][2][4];
-    unsigned b[TILES_N][2];
+    unsigned a[TILES_M][4], b[TILES_N][2];
 
     // Where in a stage this lane points at in the first matrices of a warp, 16 rows of A or 16 columns of B.
     // Matrices of A: rows 0-7, rows 8-15, then the same, 8 further in k; of B: k 0-7, k 8-15, then the next 8
@@ -286,24 +218,26 @@ struct Fragments {
     }
     static __device__ __forceinline__ int first_b(int warp_col, int lane)
     {
-        return SLABS_A * SLAB_BYTES + further<B_K>(0, 0, warp_col) +
+        return further<B_K>(0, 0, warp_col) +
                (B_K ? Slab<B_K>::place(lane / 16 * 8 + lane % 8, lane / 8 % 2)
                     : Slab<B_K>::place(lane % 16, lane / 16));
     }
 
-    // `from` is the place that first_a() says, in a stage.
-    __device__ __forceinline__ void load_a(int set, unsigned from, int step, int row)
+    // Brings one of LOADS: the first rows of A, all of B, the other rows of A, as they are multiplied.
+    // `from_a` and `from_b` are the places that first_a() and first_b() say, in a stage.
+    static constexpr int LOADS = TILES_M + TILES_N / 2;
+    __device__ __forceinline__ void load(int number, unsigned from_a, unsigned from_b, int step)
     {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) ldmatrix<A_K>(a[set][i], further<A_K>(from, step, row + 16 * i));
-    }
-
-    __device__ __forceinline__ void load_b(int j, unsigned from, int step)
-    {
-        unsigned both[4];
-        ldmatrix<B_K>(both, further<B_K>(from, step, 8 * j));
-        b[j][0] = both[0], b[j][1] = both[1];
-        b[j + 1][0] = both[2], b[j + 1][1] = both[3];
+        if (number > 0 && number <= TILES_N / 2) {
+            const int j = 2 * (number - 1);
+            unsigned both[4];
+            ldmatrix<B_K>(both, further<B_K>(from_b, step, 8 * j) + SLABS_A * SLAB_BYTES);
+            b[j][0] = both[0], b[j][1] = both[1];
+            b[j + 1][0] = both[2], b[j + 1][1] = both[3];
+        } else {
+            const int i = max(number - TILES_N / 2, 0);
+            ldmatrix<A_K>(a[i], further<A_K>(from_a, step, 16 * i));
+        }
     }
 
 private:
@@ -323,8 +257,28 @@ private:
     }
 };
 
-// Four lanes hold two columns each of four n-tiles; afterwards each holds all 8 columns of one n-tile.
-__device__ __forceinline__ void exchange(float (&sums)[4][2], int lane)
+using Sums = float[TILES_M][TILES_N][4];
+
+// Two neighbouring elements of C as a thread has summed them, scaled and converted, as words.
+constexpr int WORDS = sizeof(OUT) / 2;
+
+__device__ __forceinline__ void convert(unsigned (&words)[WORDS], float first, float second, const OUT* c,
+                                        int inside, float alpha, float beta)
+{
+    const float sums[2] = {first, second};
+    alignas(8) OUT pair[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        float value = alpha * sums[e];
+        if (beta != 0.0f && e < inside) value += beta * static_cast<float>(c[e]);
+        pair[e] = static_cast<OUT>(value);
+    }
+#pragma unroll
+    for (int word = 0; word < WORDS; ++word) words[word] = reinterpret_cast<const unsigned*>(pair)[word];
+}
+
+// Four lanes hold a pair each of four n-tiles; afterwards each holds the four pairs of one n-tile.
+__device__ __forceinline__ void exchange(unsigned (&pairs)[4][WORDS], int lane)
 {
 #pragma unroll
     for (int bit = 1; bit < 4; bit *= 2) {
@@ -332,114 +286,86 @@ __device__ __forceinline__ void exchange(float (&sums)[4][2], int lane)
         for (int t = 0; t < 4; ++t) {
             if (t & bit) continue;
 #pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                float &mine = sums[t][e], &others = sums[t + bit][e];
-                const float kept = lane & bit ? others : mine, given = lane & bit ? mine : others;
-                const float taken = __shfl_xor_sync(0xffffffff, given, bit);
-                mine = lane & bit ? taken : kept;
-                others = lane & bit ? kept : taken;
+            for (int word = 0; word < WORDS; ++word) {
+                unsigned &mine = pairs[t][word], &others = pairs[t + bit][word];
+                const unsigned taken = __shfl_xor_sync(0xffffffff, lane & bit ? mine : others, bit);
+                mine = lane & bit ? taken : mine;
+                others = lane & bit ? others : taken;
             }
         }
     }
 }
 
-// 8 neighbouring elements of C, of which the first `inside` exist.
-__device__ __forceinline__ void write_chunk(const float (&sums)[4][2], OUT* to, int inside, bool aligned,
-                                            float alpha, float beta)
-{
-    float values[CHUNK];
-#pragma unroll
-    for (int e = 0; e < CHUNK; ++e) values[e] = alpha * sums[e / 2][e % 2];
-    if (beta != 0.0f) {
-#pragma unroll
-        for (int e = 0; e < CHUNK; ++e)
-            if (e < inside) values[e] += beta * static_cast<float>(to[e]);
-    }
-    alignas(16) OUT line[CHUNK];
-#pragma unroll
-    for (int e = 0; e < CHUNK; ++e) line[e] = static_cast<OUT>(values[e]);
-    if (inside == CHUNK && aligned) {
-#pragma unroll
-        for (int part = 0; part < static_cast<int>(sizeof(line) / 16); ++part)
-            ptxlab::store_16(reinterpret_cast<uint4*>(to) + part, reinterpret_cast<const uint4*>(line)[part]);
-    } else {
-#pragma unroll
-        for (int e = 0; e < CHUNK; ++e)
-            if (e < inside) to[e] = line[e];
-    }
-}
-
-// A warp's `rows` of sums.
-__device__ __forceinline__ void write_out(const Sums& sums, OUT* c, int row, int col, int rows, int m, int n,
+// A warp's sums, from its first row and column on.
+__device__ __forceinline__ void write_out(const Sums& sums, OUT* c, int row, int col, int m, int n,
                                           float alpha, float beta, int lane)
 {
 #pragma unroll
-    for (int part = 0; part < 2 * MOST_M; ++part) {  // 8 rows
-        if (8 * part >= rows) break;
+    for (int part = 0; part < 2 * TILES_M; ++part) {  // 8 rows
         const int y = row + 8 * part + lane / 4;
+        OUT* const line = c + static_cast<size_t>(y) * n;
 #pragma unroll
         for (int j = 0; j < TILES_N; j += 4) {
-            float chunk[4][2];
+            alignas(16) unsigned pairs[4][WORDS];
 #pragma unroll
-            for (int e = 0; e < CHUNK; ++e)
-                chunk[e / 2][e % 2] = sums[part / 2][j + e / 2][part % 2 * 2 + e % 2];
-            exchange(chunk, lane);
+            for (int t = 0; t < 4; ++t) {
+                const float* const pair = &sums[part / 2][j + t][part % 2 * 2];
+                const int x = col + 8 * (j + t) + lane % 4 * 2;
+                convert(pairs[t], pair[0], pair[1], line + x, y < m ? n - x : 0, alpha, beta);
+            }
+            exchange(pairs, lane);
             const int x = col + 8 * (j + lane % 4);
-            const int inside = GUARD == 0 ? CHUNK : y < m ? min(max(n - x, 0), CHUNK) : 0;
-            const bool aligned = GUARD == 0 || n % CHUNK == 0;
-            write_chunk(chunk, c + static_cast<size_t>(y) * n + x, inside, aligned, alpha, beta);
+            if (GUARD == 0 || (y < m && x + CHUNK <= n && n % CHUNK == 0)) {
+#pragma unroll
+                for (int i = 0; i < WORDS; ++i)
+                    ptxlab::store_16(line + x + i * CHUNK / WORDS, reinterpret_cast<const uint4*>(pairs)[i]);
+            } else {
+#pragma unroll
+                for (int e = 0; e < CHUNK; ++e)
+                    if (y < m && x + e < n) line[x + e] = reinterpret_cast<const OUT*>(pairs)[e];
+            }
         }
     }
 }
 
-// Adds up all of a tile of C that has WARPS_DOWN * 16 * TILES_M rows. `stage` is that of its first tiles of A
-// and B, which are there; on return, that of the next tile's.
-template <int TILES_M>
-__device__ __forceinline__ void multiply(Sums& sums, Copies& copies, Agreement& agreement, int& stage)
+// Adds up a tile of C. `reading` says where its first tiles of A and B are, in bytes; on return, where those
+// of the next one are.
+__device__ __forceinline__ void multiply(Sums& sums, Copies& copies, unsigned& reading)
 {
-    constexpr int PAIRS = TILES_M / 2, SLOTS = STEPS * PAIRS;  // of 32 rows in a step, and in a tile
-    static_assert(SLOTS % 2 == 0 && SLABS <= 2 * SLOTS, "sets take turns; two slabs at most for each");
-    static_assert(A_K || 16 * TILES_M % SLAB == 0, "a warp's rows of such an A begin with a slab");
+    constexpr int PRODUCTS = TILES_M * TILES_N, HALF = PRODUCTS / 2, COPIES_OF_STEP = COPIES / STEPS;
+    static_assert(2 * Fragments::LOADS <= HALF, "a load after every second product of the first half");
+    static_assert(COPIES % STEPS == 0 && COPIES_OF_STEP <= HALF, "copies in the second half of each step");
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int warp_row = warp / WARPS_ACROSS * 16 * TILES_M, warp_col = warp % WARPS_ACROSS * WN;
-    const unsigned first_a = copies.shared + Fragments::first_a(warp_row, lane);
-    const unsigned first_b = copies.shared + Fragments::first_b(warp_col, lane);
+    const unsigned first_a = copies.shared + Fragments::first_a(warp / WARPS_ACROSS * WM, lane);
+    const unsigned first_b = copies.shared + Fragments::first_b(warp % WARPS_ACROSS * WN, lane);
 
-    Fragments held;
-    unsigned from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
-    held.load_a(0, from_a, 0, 0);
+    Fragments held[2];
+    unsigned from_a = first_a + reading, from_b = first_b + reading;
 #pragma unroll
-    for (int j = 0; j < TILES_N; j += 2) held.load_b(j, from_b, 0);
-
+    for (int load = 0; load < Fragments::LOADS; ++load) held[0].load(load, from_a, from_b, 0);
     const int tiles = (copies.k - 1) / BK + 1;
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t) {
 #pragma unroll
-        for (int slot = 0; slot < SLOTS; ++slot) {
-            const int step = slot / PAIRS, pair = slot % PAIRS;
-            const bool last = pair == PAIRS - 1;
-            const int next_step = last ? (step + 1) % STEPS : step;
-            if (slot == SLOTS / 4) agreement.say(lane);
-            if (slot == SLOTS - 2) agreement.ask();
-            if (slot == SLOTS - 1) {
-                agreement.reach();
-                stage = stage + 1 == STAGES ? 0 : stage + 1;
-                from_a = first_a + stage * STAGE_BYTES, from_b = first_b + stage * STAGE_BYTES;
-            }
-            held.load_a((slot + 1) % 2, from_a, next_step, last ? 0 : 32 * (pair + 1));
-#pragma unroll
-            for (int j = 0; j < TILES_N; j += 2) {
-#pragma unroll
-                for (int x = 0; x < 4; ++x) {  // there and back: b[j + 1] stays in use
-                    const int i = x / 2, right = i ^ x % 2;
-                    ptxlab::mma_m16n8k16<TYPE>(sums[2 * pair + i][j + right], held.a[slot % 2][i],
-                                               held.b[j + right]);
-                }
-                if (last) held.load_b(j, from_b, next_step);
+        for (int step = 0; step < STEPS; ++step) {
+            const int next_step = (step + 1) % STEPS;
+            if (next_step == 0) {  // the next tile is there, and all fragments of this one have been loaded
+                ptxlab::cp_async_wait<AHEAD - 2>();
+                __syncthreads();
+                reading = reading == (STAGES - 1) * STAGE_BYTES ? 0 : reading + STAGE_BYTES;
+                from_a = first_a + reading, from_b = first_b + reading;
             }
 #pragma unroll
-            for (int slab = 2 * slot; slab < 2 * slot + 2; ++slab)
-                if (slab < SLABS) copies.copy_slab(slab);
+            for (int product = 0; product < PRODUCTS; ++product) {
+                const int i = product / TILES_N, x = product % TILES_N;
+                const int j = i % 2 ? TILES_N - 1 - x : x;  // there and back: b[j] stays in use
+                ptxlab::mma_m16n8k16<TYPE>(sums[i][j], held[step % 2].a[i], held[step % 2].b[j]);
+                if (product % 2 == 0 && product / 2 < Fragments::LOADS)
+                    held[1 - step % 2].load(product / 2, from_a, from_b, next_step);
+                const int copy = (product - HALF) * COPIES_OF_STEP;
+                if (product >= HALF && copy / HALF != (copy + COPIES_OF_STEP) / HALF)
+                    copies.copy(step * COPIES_OF_STEP + copy / HALF);
+            }
         }
         copies.finish();
     }
@@ -452,35 +378,28 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
 {
     extern __shared__ __align__(128) unsigned char memory[];
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
-    Agreement agreement{shared + STAGES * STAGE_BYTES};
-    if (SPLIT && threadIdx.x == 0) ptxlab::mbarrier_init(agreement.barrier, WARPS);
+    const int count = ((m - 1) / BM + 1) * ((n - 1) / BN + 1);
 
-    Copies copies{a, b, m, n, k, shared};
-    copies.index = blockIdx.x;
-    copies.count = count_tiles(m, n);
+    Copies copies{a, b, m, n, k, shared, static_cast<int>(blockIdx.x), count};
     copies.begin();
 #pragma unroll 1
-    for (int stage = 0; stage < AHEAD; ++stage) {
+    for (int i = 0; i < AHEAD; ++i) {
 #pragma unroll
-        for (int slab = 0; slab < SLABS; ++slab) copies.copy_slab(slab);
+        for (int copy = 0; copy < COPIES; ++copy) copies.copy(copy);
         copies.finish();
     }
     ptxlab::cp_async_wait<AHEAD - 1>();
-    __syncthreads();  // the first tile is there, and so is the barrier
+    __syncthreads();
 
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int stage = 0;
+    unsigned reading = 0;
 #pragma unroll 1
-    for (int index = blockIdx.x; index < copies.count; index += gridDim.x) {
-        const Tile tile = find_tile(index, m, n);
+    for (int index = blockIdx.x; index < count; index += gridDim.x) {
         Sums sums = {};
-        if (TALL_BANDS > 0 && tile.rows == TALL)
-            multiply<MOST_M>(sums, copies, agreement, stage);
-        else if (SHORT_BANDS)
-            multiply<SHORT / WARPS_DOWN / 16>(sums, copies, agreement, stage);
-        const int rows = tile.rows / WARPS_DOWN;  // of a warp
-        const int row = tile.row + warp / WARPS_ACROSS * rows, col = tile.col + warp % WARPS_ACROSS * WN;
-        write_out(sums, c, row, col, rows, m, n, alpha, beta, lane);
+        multiply(sums, copies, reading);
+        const Tile tile = find_tile(index, m, n);
+        const int row = tile.row + warp / WARPS_ACROSS * WM, col = tile.col + warp % WARPS_ACROSS * WN;
+        write_out(sums, c, row, col, m, n, alpha, beta, lane);
     }
     ptxlab::cp_async_wait<0>();
 }

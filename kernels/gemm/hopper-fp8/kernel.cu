@@ -1,24 +1,32 @@
-// hopper-fp8: 8-bit floats, and where their sums are kept. C = activation(alpha A x B + beta C + bias), C row-major.
+// hopper-fp8: 8-bit floats, and where their sums are kept. C = activation(alpha A x B + beta C + bias), C
+// row-major.
 //
-// Idea: the tensor cores sum 8-bit floats with 14 bits, less than half of what float32 holds: each of 32 products, and
-// what has been summed so far, loses what lies 13 bits below the largest of them. Over a long k that adds up. PROMOTED
-// leaves only 128 products of k, one stage of the ring, to the tensor cores; the consumers add what these make of each
-// stage to sums of their own, in float32. A stage takes four instructions, so a consumer waits for its products, and
-// adds, a fourth as often as it would if it distrusted each of them.
+// Idea: the tensor cores sum 8-bit floats with 14 bits, less than half of what float32 holds: each of 32
+// products, and what has been summed so far, loses what lies 13 bits below the largest of them. Over a long
+// k that adds up. PROMOTED leaves only 128 products of k, one stage of the ring, to the tensor cores; the
+// consumers add what these make of each stage to sums of their own, in float32.
 //
-// What that costs: a thread holds sums and parts of sums, so tiles are smaller; and the tensor cores would idle while
-// a consumer adds. So an SM has two consumers that know nothing of each other, each in a block of its own with a ring
-// of its own (CONSUMERS 1): one multiplies while the other adds, waits, or writes. Otherwise this is the rung below:
-// clusters, a ring of stages, C by TMA, and without promotion two consumers in a block that share a tile or have tiles
-// of their own (PINGPONG). 8-bit elements lie along k in both operands, since wgmma transposes none but those of 16
-// bits.
+// What that costs: a thread holds sums and parts of sums, so tiles are smaller; and the tensor cores would
+// idle while a consumer adds. So an SM has two consumers that know nothing of each other, each in a block of
+// its own with a ring of its own (CONSUMERS 1): one multiplies while the other adds, waits, or writes.
+// Otherwise this is the rung below: clusters, a ring of stages, C by TMA, and without promotion two
+// consumers in a block that share a tile or have tiles of their own (PINGPONG). 8-bit elements lie along k
+// in both operands, since wgmma transposes none but those of 16 bits.
+//
+// Tried (H200, 2026-11-30, hot, promoted, against cuBLASLt without fast accumulation in the same run, at
+// 4096^3 and 8192^3): consumers that share a tile of 128x192 and hand the turn to multiply to each other,
+// stage by stage: 0.86 and 0.93; the same without turns: 0.90 and 0.99. To wait for the turn takes longer
+// than what it saves. 128x256, whose sums leave room for parts of half its width, so that A is read twice:
+// 0.98 and 0.93. Without promotion, consumers with tiles of their own: 1.00 with 128x128 and 1.05 with
+// 128x192; two that share one of 128x256: 0.92 and 0.99.
 //
 // Measured (H200)
 //
-// Macros: TYPE (__nv_fp8_e4m3, __nv_fp8_e5m2), OUT (half, __nv_bfloat16, float), BM BN (a tile), PARTS (instructions
-// beside each other that cover its columns), PROMOTED, CONSUMERS, PINGPONG, CLUSTER_M CLUSTER_N (tiles of a cluster, down and
-// across), STAGES, BUFFERS (panels of a warp), GROUP (in clusters), SCALED (0: alpha is 1 and beta 0), BIAS (1: there is
-// one), ACTIVATION (none, relu, gelu), PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
+// Macros: TYPE (__nv_fp8_e4m3, __nv_fp8_e5m2), OUT (half, __nv_bfloat16, float), BM BN (a tile), PARTS
+// (instructions beside each other that cover its columns), PROMOTED, CONSUMERS, PINGPONG, CLUSTER_M
+// CLUSTER_N (tiles of a cluster, down and across), STAGES, BUFFERS (panels of a warp), GROUP (in clusters),
+// SCALED (0: alpha is 1 and beta 0), BIAS (1: there is one), ACTIVATION (none, relu, gelu),
+// PRODUCER_REGISTERS, CONSUMER_REGISTERS, KERNEL.
 
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_baton.cuh>
@@ -33,7 +41,8 @@ namespace {
 
 constexpr int BK = ptxlab::TILE_DEPTH<TYPE>;
 constexpr int SHARING = PINGPONG ? 1 : CONSUMERS;  // consumers that multiply one tile together
-constexpr int HIGH = BM / SHARING / 64, N = BN / PARTS;  // 64 rows each, and columns, of the instructions of a consumer
+constexpr int HIGH = BM / SHARING / 64;  // instructions of 64 rows, one below the other, of a consumer
+constexpr int N = BN / PARTS;
 constexpr int BYTES_A = BM * ptxlab::LINE, STAGE = BYTES_A + BN * ptxlab::LINE;
 using ShareOfA = ptxlab::OperandTile<BM / CLUSTER_N, true>;  // what a block copies of a tile
 using ShareOfB = ptxlab::OperandTile<BN / CLUSTER_M, true>;
@@ -69,11 +78,12 @@ struct Tiles {
 };
 
 // One thread fills stage after stage, for this block and its neighbours in the cluster.
-__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring, unsigned shared,
-                                        Tiles tiles, int steps)
+__device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring,
+                                        unsigned shared, Tiles tiles, int steps)
 {
     Turn turn;
-    const unsigned part_a = tiles.place.col * ShareOfA::BYTES, part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
+    const unsigned part_a = tiles.place.col * ShareOfA::BYTES;
+    const unsigned part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
     int row, col;
     while (tiles.next(row, col)) {
         row += tiles.place.col * (BM / CLUSTER_N);
@@ -82,7 +92,7 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
         for (int step = 0; step < steps; ++step, turn.advance()) {
             const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
             ring.wait_empty(turn);
-            ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and from outside of the matrix
+            ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and zeros from outside
             if constexpr (CLUSTER_N == 1) ShareOfA::load(stage, a, row, step * BK, full);
             else ShareOfA::multicast(stage + part_a, a, row, step * BK, full, tiles.place.row_mask());
             if constexpr (CLUSTER_M == 1) ShareOfB::load(stage + BYTES_A, b, col, step * BK, full);
@@ -117,48 +127,52 @@ __device__ __forceinline__ void multiply(Sums& sums, const Ring& ring, Turn& tur
 }
 
 // The same, but adds the products of each stage to sums of its own.
-__device__ __forceinline__ void multiply_and_add(Sums& sums, const Ring& ring, Turn& turn, const Cluster& place,
-                                                 unsigned shared, int first_row, int steps)
+__device__ __forceinline__ void multiply_and_add(Sums& sums, const Ring& ring, Turn& turn,
+                                                 const Cluster& place, unsigned shared, int first_row,
+                                                 int steps)
 {
-    unsigned(&flat)[HIGH * PARTS][N / 2] = reinterpret_cast<unsigned(&)[HIGH * PARTS][N / 2]>(sums);
+    constexpr int PRODUCTS = HIGH * PARTS, OWN = N / 2;
+    unsigned(&of)[PRODUCTS][OWN] = reinterpret_cast<unsigned(&)[PRODUCTS][OWN]>(sums);
 #pragma unroll
-    for (int i = 0; i < HIGH * PARTS * (N / 2); ++i) flat[i / (N / 2)][i % (N / 2)] = 0;
+    for (int i = 0; i < PRODUCTS * OWN; ++i) of[i / OWN][i % OWN] = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
         const unsigned a = shared + turn.stage * STAGE + first_row * ptxlab::LINE;
         const unsigned b = shared + turn.stage * STAGE + BYTES_A;
         ring.wait_full(turn);
 #pragma unroll
-        for (int i = 0; i < HIGH * PARTS; ++i) {
-            unsigned part[1][1][N / 2];
+        for (int i = 0; i < PRODUCTS; ++i) {
+            unsigned part[1][1][OWN];
             ptxlab::wgmma_fence();
             ptxlab::multiply_tile<TYPE, N, 1, 1, true, true>(part, a + i / PARTS * ptxlab::BYTES_OF_64_ROWS,
                                                              b + i % PARTS * N * ptxlab::LINE, false);
             ptxlab::wgmma_commit();
             ptxlab::wgmma_wait<0>();
-            if (i == HIGH * PARTS - 1) place.release(ring.empty(turn.stage), threadIdx.x % 32);
+            if (i == PRODUCTS - 1) place.release(ring.empty(turn.stage), threadIdx.x % 32);
 #pragma unroll
-            for (int j = 0; j < N / 2; ++j) flat[i][j] = ptxlab::added<TYPE>(flat[i][j], part[0][0][j]);
+            for (int j = 0; j < OWN; ++j) of[i][j] = ptxlab::added<TYPE>(of[i][j], part[0][0][j]);
         }
         turn.advance();
     }
 }
 
-__device__ __forceinline__ void consume(const TensorMap& c, Store store, const Ring& ring, unsigned shared, Tiles tiles,
-                                        int steps, int warp, Baton baton)
+__device__ __forceinline__ void consume(const TensorMap& c, Store store, const Ring& ring, unsigned shared,
+                                        Tiles tiles, int steps, int warp, Baton baton)
 {
     const int first_row = PINGPONG ? 0 : warp / 4 * HIGH * 64;  // of this warpgroup, in the tile
     Turn turn;
     int row, col, other_row, other_col;
-    if (PINGPONG && warp / 4 == 1 && tiles.next(other_row, other_col)) turn.advance(steps);  // the first is the other's
+    if (PINGPONG && warp / 4 == 1 && tiles.next(other_row, other_col)) turn.advance(steps);  // the other's
     while (tiles.next(row, col)) {
         store.epilogue.template prefetch<BN>(col);
         Sums sums;
         if constexpr (PROMOTED) multiply_and_add(sums, ring, turn, tiles.place, shared, first_row, steps);
         else multiply(sums, ring, turn, tiles.place, shared, first_row, steps, baton);
+        row += first_row + warp % 4 * 16;
+        if (row < store.epilogue.m) {  // without it ptxas lets gelu into the products' pipeline (C7514)
 #pragma unroll
-        for (int i = 0; i < HIGH; ++i)
-            store.template store<N, PARTS>(c, sums[i], row + first_row + warp % 4 * 16 + 64 * i, col);
+            for (int i = 0; i < HIGH; ++i) store.template store<N, PARTS>(c, sums[i], row + 64 * i, col);
+        }
         if (PINGPONG && tiles.next(other_row, other_col)) turn.advance(steps);
     }
     Store::finish();
@@ -167,8 +181,9 @@ __device__ __forceinline__ void consume(const TensorMap& c, Store store, const R
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), CONSUMERS == 1 ? 2 : 1)
-KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b, const __grid_constant__ TensorMap c_map,
-       const OUT* c, int m, int n, int k, float alpha, float beta, const OUT* bias)
+KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
+       const __grid_constant__ TensorMap c_map, const OUT* c, int m, int n, int k, float alpha, float beta,
+       const OUT* bias)
 {
     extern __shared__ __align__(1024) unsigned char memory[];  // the swizzle is one of absolute addresses
     const unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));
@@ -199,5 +214,5 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
         const Store store{staging + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta, bias}};
         consume(c_map, store, ring, shared, tiles, steps, warp - 4, Baton(batons, warp / 4 - 1));
     }
-    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();  // a neighbour may still arrive at a barrier of this block
+    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();  // a neighbour may still arrive at a barrier here
 }

@@ -6,7 +6,7 @@ kernel.cu says how it works.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -36,6 +36,9 @@ REGISTERS = {1: (24, 232), 2: (24, 240)}
 MOST_SUMS = 192
 """Registers of a thread that hold sums, and parts of sums, beside everything else."""
 
+MOST_SCALED = 160
+"""Sums beside which there is room for factors and what C held, as compiled."""
+
 
 class HopperFp8(FusedStage, ClusterStage):
     """8-bit floats in persistent clusters, their sums kept in the tensor cores or promoted to float32."""
@@ -63,7 +66,9 @@ class HopperFp8(FusedStage, ClusterStage):
             rows, cols = sizes(way[0], parts=2, what="block")
             return Plan(rows, cols, way[1], down=2, across=1, splits=1).cycles(size, blocks)
 
-        fit = [way for way in WAYS[str(params["accumulate"])] if _agree(asked, way)]
+        most = _most_sums(params)
+        ways = WAYS[str(params["accumulate"])]
+        fit = [way for way in ways if _agree(asked, way) and _sums(*way) <= most]
         block, role = min(fit, key=cycles, default=(BLOCKS[0], COOPERATIVE))
         params["block"] = block if params["block"] == AUTO else params["block"]
         params["roles"] = role if params["roles"] == AUTO else params["roles"]
@@ -113,12 +118,7 @@ class HopperFp8(FusedStage, ClusterStage):
 
     def _narrow(self, case: Case) -> bool:
         """Return whether a whole line of instructions would have too many parts of sums."""
-        return str(case.accumulate) == PROMOTED and 2 * self._sums(case) > MOST_SUMS
-
-    def _sums(self, case: Case) -> int:
-        """Return the registers of a thread that hold sums."""
-        rows, cols, _ = self.tile(case)
-        return rows * cols // WARPGROUP // self.consumers(case)
+        return str(case.accumulate) == PROMOTED and 2 * _sums(case.block, case.roles) > MOST_SUMS
 
     def instruction(self, case: Case) -> tuple[int, int]:
         """Return the n of a wgmma, and how many of them cover a warpgroup's part of a tile."""
@@ -138,11 +138,12 @@ class HopperFp8(FusedStage, ClusterStage):
         if promoted and str(case.roles) == PING_PONG:
             legal = f"--set roles={COOPERATIVE}, {SINGLE}"
             raise UsageError(f"accumulate={PROMOTED}: one multiplies while the other adds; legal: {legal}")
-        held = self._sums(case) + (self.instruction(case)[0] // 2 if promoted else 0)
-        if held > MOST_SUMS:
+        sums, most = _sums(case.block, case.roles), _most_sums(case.params)
+        held = sums + (self.instruction(case)[0] // 2 if promoted else 0)
+        if sums > most or held > MOST_SUMS:
             raise UsageError(
                 f"block {case.block}, {case.roles}: {held} sums a thread leave too few registers for the rest"
-                f"; legal: at most {MOST_SUMS}"
+                f"; legal: at most {most}"
             )
 
     def groups(self, case: Case) -> Warpgroups:
@@ -168,6 +169,17 @@ class HopperFp8(FusedStage, ClusterStage):
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
         }
+
+
+def _sums(block: str, role: str) -> int:
+    """Return the registers of a thread that hold sums."""
+    rows, cols = sizes(block, parts=2, what="block")
+    return rows * cols // WARPGROUP // (2 if role == COOPERATIVE else 1)
+
+
+def _most_sums(params: Mapping[str, Value]) -> int:
+    """Return the sums that leave a thread enough registers for what becomes of them."""
+    return MOST_SUMS if (params["alpha"], params["beta"]) == (1.0, 0.0) else MOST_SCALED
 
 
 def _agree(asked: tuple[Value, Value], way: tuple[str, str]) -> bool:

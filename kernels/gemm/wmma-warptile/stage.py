@@ -8,7 +8,15 @@ from __future__ import annotations
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option, sizes
 from ptxlab.experiments.gemm import TYPES
-from ptxlab.experiments.gemm.tiled import CHUNK, ELEMENT, FRAGMENT, TiledStage, padded_elements, wmma_macros
+from ptxlab.experiments.gemm.tiled import (
+    CHUNK,
+    ELEMENT,
+    FRAGMENT,
+    PAST_REGISTERS,
+    TiledStage,
+    padded_elements,
+    wmma_macros,
+)
 
 SMALL = 32 * 32  # of this warp tile, the sums and two sets of fragments fit into 128 registers of a thread
 MOST_WARPS, MOST_SMALL_WARPS = 8, 16  # of a block: more would leave a thread fewer registers than it needs
@@ -19,6 +27,7 @@ class WmmaWarptile(TiledStage):
 
     below = "wmma-dbuf"
     ceiling = "mma-sync"
+    copies = PAST_REGISTERS
 
     block = option("128x256", choices=("128x128", "128x256", "256x128"), help="rows and columns of a block")
     warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
@@ -54,6 +63,10 @@ class WmmaWarptile(TiledStage):
         if threads * CHUNK > min(rows, cols) * depth:
             legal = threads * CHUNK // min(rows, cols)
             raise UsageError(f"tile_k {depth} leaves threads without a chunk to copy; legal: {legal} or more")
+
+    def ring(self, case: Case) -> int:
+        """Return what was chosen."""
+        return int(case.stages)
 
     def shared(self, case: Case) -> dict[str, int]:
         """Return the places for the tiles of A and of B, and what the sums need beyond them."""

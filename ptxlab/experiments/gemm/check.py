@@ -138,15 +138,13 @@ class Check:
             Buffer(f"{name}.listed", 4, data=np.zeros(1, np.uint32), download=True),
         )
 
-    def compares(
-        self, name: str, *, by_library: bool = False, one_chain: bool = False
-    ) -> tuple[Launch, ...]:
+    def compares(self, name: str, *, by_library: bool = False, one_chain: bool = False) -> tuple[Launch, ...]:
         """Return the launches that check a result, one for each panel of rows.
 
         Args:
             name: the buffer that holds it.
             by_library: whether it may be as far off as a library's.
-            one_chain: whether each sum is one chain, k in ascending order: of 8-bit floats every bit is known.
+            one_chain: whether each sum is one chain, k in ascending order: of 8-bit floats each bit is known.
 
         """
         across, down = _blocks(self.problem.n), _blocks(self.problem.m)
@@ -159,9 +157,7 @@ class Check:
             for first in range(0, down, height)
         )
 
-    def _compare(
-        self, name: str, first: int, height: int, *, by_library: bool, one_chain: bool
-    ) -> Launch:
+    def _compare(self, name: str, first: int, height: int, *, by_library: bool, one_chain: bool) -> Launch:
         p = self.problem
         chain = (PROMOTED if p.promoted else ENDLESS) if one_chain and p.dtype in FLOAT8 else 0
         limit = self.bound
@@ -169,14 +165,16 @@ class Check:
         bias = BIAS if p.bias else name
         buffers = ("a", "b", name, before, bias, f"{name}.summaries", f"{name}.list", f"{name}.listed")
         sizes = (p.m, p.n, p.k, *p.a.strides, *p.b.strides, first)
+        tanh = HARDWARE_TANH if by_library and p.activation == "gelu" else 0.0
+        numbers = (
+            *(limit.unit, limit.magnitude_unit, limit.floor, limit.exact_limit, p.alpha, p.beta),
+            *(limit.scale_unit, limit.scale_floor, limit.scale_exact_limit, limit.activation_unit + tanh),
+        )
         arguments: tuple[str | np.generic, ...] = (
             *buffers,
             np.uint32(LISTED),
             *(np.int64(size) for size in sizes),
-            *(np.float64(each) for each in (limit.unit, limit.magnitude_unit, limit.floor, limit.exact_limit)),
-            *(np.float64(each) for each in (p.alpha, p.beta)),
-            *(np.float64(each) for each in (limit.scale_unit, limit.scale_floor, limit.scale_exact_limit)),
-            np.float64(limit.activation_unit + (HARDWARE_TANH if by_library and p.activation == "gelu" else 0.0)),
+            *(np.float64(each) for each in numbers),
             np.int64(chain),
         )
         grid = (_blocks(p.n), height, 1)

@@ -49,6 +49,7 @@ def explain(
         "stage": stage.name,
         "problem": str(Problem.of(case)),
         "options": stage.own_options(case),
+        "legal": _legal(stage, case),
         "machine": machine.name if machine else None,
         "tiles": _tiles(stage, case),
         "launch": _launch(stage, case),
@@ -90,21 +91,26 @@ def mma_by_sass(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> tuple[i
 
     An iteration of the innermost loop with tensor operations is one step along k, taken by every warp.
     """
-    kinds = sorted(stage.multiplied(case).items(), key=lambda kind: -math.prod(kind[0]))
-    warps, steps, total, parts = stage.math_warps(case), stage.steps(case), 0, []
-    for in_loop, (_, tiles) in zip(_mma_of_loops(stage, case, kernel), kinds, strict=False):
-        total += in_loop * warps * tiles * steps
-        parts.append(f"{in_loop} in the loop x {warps} warps x {tiles} tiles x {steps} steps")
-    return total, f"{' + '.join(parts)} = {total}"
+    in_loop = _mma_of_loop(stage, case, kernel)
+    warps, tiles, steps = stage.math_warps(case), stage.multiplied(case), stage.steps(case)
+    total = in_loop * warps * tiles * steps
+    return total, f"{in_loop} in the loop x {warps} warps x {tiles} tiles x {steps} steps = {total}"
 
 
-def _mma_of_loops(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> list[int]:
-    """Return the m16n8k16 of each innermost loop that has some, the largest loop first."""
+def _mma_of_loop(stage: GemmStage, case: Case, kernel: dict[str, Any]) -> int:
+    """Return the m16n8k16 of the innermost loop that has some, of the one that has most."""
     loops = [loop for loop in kernel["loops"] if loop["tensor_ops"]]
     depth = max((int(loop["depth"]) for loop in loops), default=0)
     counts = [loop["counts"] for loop in loops if int(loop["depth"]) == depth]
     in_loops = (sum(n * stage.mma_of(case, opcode) for opcode, n in each.items()) for each in counts)
-    return sorted(in_loops, reverse=True)
+    return max(in_loops, default=0)
+
+
+def _legal(stage: GemmStage, case: Case) -> list[dict[str, Any]]:
+    """Return the options of the stage's own, each with the values that it can have, and what it is."""
+    every = stage.options()
+    own = ((name, every[name]) for name in stage.own_options(case))
+    return [{"option": name, "values": list(each.choices), "help": each.help} for name, each in own]
 
 
 def _tiles(stage: GemmStage, case: Case) -> dict[str, Any]:

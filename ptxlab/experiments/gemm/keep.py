@@ -9,6 +9,7 @@ from ptxlab.experiments import recording
 from ptxlab.experiments.gemm import ceiling
 from ptxlab.experiments.gemm.catalogue import without_stale
 from ptxlab.experiments.gemm.measure import Trial
+from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.runner import silicon
 
 OF_LIBRARY = (
@@ -44,4 +45,14 @@ def keep(
 def _kept(row: dict[str, Any]) -> dict[str, Any]:
     """Return what a recording keeps of a row."""
     libraries = [{name: each[name] for name in OF_LIBRARY} for each in row["libraries"]]
-    return {name: value for name, value in row.items() if name not in NOT_KEPT} | {"libraries": libraries}
+    kept = {name: value for name, value in row.items() if name not in NOT_KEPT} | {"libraries": libraries}
+    return judged({name: _rounded(value) for name, value in kept.items()})
+
+
+def _rounded(value: Any) -> Any:
+    """Return numbers with the digits that times have, which events give as float32."""
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.8g}") if isinstance(value, float) else value

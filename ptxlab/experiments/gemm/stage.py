@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -230,14 +231,9 @@ class GemmStage(Experiment):
         rows, cols, _ = self.tile(case)
         return -(-int(case.m) // rows) * -(-int(case.n) // cols)
 
-    def tile_kinds(self, case: Case) -> dict[tuple[int, int], int]:
-        """Return how many tiles of each size there are; for each the kernel has a loop of its own."""
-        rows, cols, _ = self.tile(case)
-        return {(rows, cols): self.tiles(case)}
-
-    def multiplied(self, case: Case) -> dict[tuple[int, int], int]:
-        """Return how many tiles of each size blocks multiply: those of C, and what else clusters cover."""
-        return self.tile_kinds(case)
+    def multiplied(self, case: Case) -> int:
+        """Return how many tiles blocks multiply: those of C, and what else clusters cover."""
+        return self.tiles(case)
 
     def work(self, case: Case) -> int:
         """Return the pieces of work that blocks are there for: tiles, or parts of tiles split along k."""
@@ -255,8 +251,9 @@ class GemmStage(Experiment):
 
     def loaded_bytes(self, case: Case) -> int:
         """Return what all blocks together load of A and B."""
-        lines = sum((rows + cols) * count for (rows, cols), count in self.multiplied(case).items())
-        return lines * self.tile(case)[2] * self.steps(case) * TYPES[case.dtype].nbytes
+        rows, cols, depth = self.tile(case)
+        steps = self.multiplied(case) * self.steps(case)
+        return steps * (rows + cols) * depth * TYPES[case.dtype].nbytes
 
     def steps(self, case: Case) -> int:
         """Return how many steps a tile takes along k."""
@@ -264,8 +261,7 @@ class GemmStage(Experiment):
 
     def mma_count(self, case: Case) -> int:
         """Return how many m16n8k16 instructions run in all, counted per warp: mnk/2048 for whole tiles."""
-        covered = sum(rows * cols * count for (rows, cols), count in self.multiplied(case).items())
-        return covered * self.tile(case)[2] * self.steps(case) // MMA_MACS
+        return math.prod(self.tile(case)) * self.multiplied(case) * self.steps(case) // MMA_MACS
 
     def mma_of(self, case: Case, opcode: str) -> int:
         """Return how many m16n8k16 a warp computes by one instruction: of a wgmma it has a quarter."""

@@ -110,7 +110,7 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
     """Return the rows of a document of ``gemm --json``, a recording, or a history.
 
     Raises:
-        MissingError: it cannot be read.
+        MissingError: it cannot be read, or nothing was measured in that run.
         ToolError: it is none of them, or damaged.
 
     """
@@ -122,15 +122,17 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
         rows = _rows_of_document(document)
     except (AttributeError, KeyError, TypeError) as error:
         raise ToolError(f"{file} is damaged: it is not laid out as results of gemm are") from error
-    if not rows:
+    if rows is None:
         raise ToolError(f"{file} holds no results of gemm")
+    if not rows:
+        raise MissingError(f"nothing to compare: {file} holds no measurement", "gemm measures on a GPU")
     return rows
 
 
-def _rows_of_document(document: Any) -> list[dict[str, Any]]:
-    """Return the rows of a document of any kind; none where it holds no results."""
+def _rows_of_document(document: Any) -> list[dict[str, Any]] | None:
+    """Return the rows of a document of any kind; None where it is of no kind that holds results."""
     if not isinstance(document, dict):
-        return []
+        return None
     if "variants" in document:
         said = {"time": document.get("date"), "device": document.get("device"), **document["environment"]}
         return [said | each["result"] for each in document["variants"].values()]
@@ -142,7 +144,7 @@ def _rows_of_document(document: Any) -> list[dict[str, Any]]:
         ]
     if "stage" in document:
         return [document]  # a history of one line
-    return []
+    return None
 
 
 def _rows_of_history(name: str) -> list[dict[str, Any]]:

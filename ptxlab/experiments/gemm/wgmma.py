@@ -353,10 +353,9 @@ class ClusterStage(StoringStage):
         lines = sum(self.box_lines(case))
         return math.prod(self.padded_tiles(case)) * lines * LINE * self.steps(case)
 
-    def multiplied(self, case: Case) -> dict[tuple[int, int], int]:
+    def multiplied(self, case: Case) -> int:
         """Return the tiles of whole clusters: blocks whose tile is outside of C multiply all the same."""
-        rows, cols, _ = self.tile(case)
-        return {(rows, cols): math.prod(self.padded_tiles(case))}
+        return math.prod(self.padded_tiles(case))
 
     def padded_tiles(self, case: Case) -> tuple[int, int]:
         """Return the tiles that cover C, down and across, with those outside of it that make up clusters."""

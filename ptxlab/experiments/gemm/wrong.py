@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -84,25 +82,21 @@ def _kinds(stage: GemmStage, case: Case) -> list[_Kind]:
     rows, cols, _ = stage.tile(case)
     warp_rows, warp_cols = stage.warp_tile(case)
     m, n = min(int(case.m), rows), min(int(case.n), cols)  # of a tile, as far as C goes
-    across, down = -(-int(case.n) // cols), rows // warp_rows
     warps = -(-m // warp_rows) * -(-n // warp_cols)
-    bands = _bands(stage, case, across)
-    tops = [top for top, _ in bands]
-    whole = all(size % TILE == 0 for size in (cols, *(height for _, height in bands)))
+    whole = rows % TILE == cols % TILE == 0
 
     def tile(row: int, col: int) -> tuple[int, int]:
-        return bisect_right(tops, row) - 1, col // cols
+        return row // rows, col // cols
 
     def rank(row: int, col: int) -> tuple[int]:
         return (_rank(stage, case, *tile(row, col)),)
 
     def warp(row: int, col: int) -> tuple[int, int]:
-        top, height = bands[tile(row, col)[0]]
-        return (row - top) // (height // down), col % cols // warp_cols
+        return row % rows // warp_rows, col % cols // warp_cols
 
     size = _ranks_of(stage, case)
     return [
-        _Kind("tile", tile, len(bands) * across, whole),
+        _Kind("tile", tile, stage.tiles(case), whole),
         *([_Kind(RANK, rank, size, whole)] if size > 1 else []),
         _Kind("warp of its tile", warp, warps),
         _Kind("row of its fragment", lambda row, _: (row % FRAGMENT_ROWS,), min(FRAGMENT_ROWS, int(case.m))),
@@ -110,13 +104,6 @@ def _kinds(stage: GemmStage, case: Case) -> list[_Kind]:
             "column of its fragment", lambda _, col: (col % FRAGMENT_COLS,), min(FRAGMENT_COLS, int(case.n))
         ),
     ]
-
-
-def _bands(stage: GemmStage, case: Case, across: int) -> list[tuple[int, int]]:
-    """Return the first row and the height of each band of tiles, from the top: not all need be as tall."""
-    heights = [rows for (rows, _), tiles in stage.tile_kinds(case).items() for _ in range(tiles // across)]
-    tops = accumulate(heights, initial=0)
-    return list(zip(tops, heights, strict=False))  # the last of the tops is the end
 
 
 def _ranks_of(stage: GemmStage, case: Case) -> int:

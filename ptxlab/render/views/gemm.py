@@ -20,6 +20,9 @@ BRIEF = ("stage", "TFLOP/s", "% of cuBLAS", "gain, %", "at most TFLOP/s", "limit
 MOST_PLANS = 12
 """Beside the finalists that are shown of a search."""
 
+MOST_POINTS = 8
+"""That were recorded where none answers: of a stage there may be a hundred."""
+
 MOST_CHECKS = 12
 """More are told by their number: a ladder has several for each rung."""
 
@@ -36,7 +39,7 @@ def view(document: dict[str, Any]) -> list[Block]:
         blocks += _tuned(each)
     if result["stages"]:
         blocks += _swept(result["sweep"]) if result["sweep"] else []
-        rows = [_row(each, brief=_stands_alone(each, result["stages"])) for each in result["stages"]]
+        rows = [_row(each, _label(each, result["stages"])) for each in result["stages"]]
         blocks += [Table("measured", COLUMNS, rows)]
         blocks += _ladder(result["stages"])
         blocks += _repeats(result["stages"]) + _errors(result["errors"])
@@ -47,7 +50,7 @@ def view(document: dict[str, Any]) -> list[Block]:
     asked = bool(document["params"].get("explain"))
     if len(result["explanations"]) == 1 or asked:
         for each in result["explanations"]:
-            blocks += _explanation(each, pipeline=asked)
+            blocks += _explanation(each, asked=asked)
         blocks += _recorded(result)
     elif not result["stages"] and result["explanations"]:
         blocks.append(Text("--explain adds the tiles, occupancy, waves and limits of each.", "faint"))
@@ -170,17 +173,25 @@ def _shape(row: dict[str, Any]) -> str:
     return f"{row['m']}x{row['n']}x{row['k']}"
 
 
-def _stands_alone(row: dict[str, Any], rows: list[dict[str, Any]]) -> bool:
-    """Say whether a row is the only one of its stage among several: then its options go without saying."""
+def _label(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Return a row's stage and what tells it apart: alone all its options, beside other stages none."""
     same = [each for each in rows if (each["stage"], each["problem"]) == (row["stage"], row["problem"])]
-    return len(same) == 1 < len({each["stage"] for each in rows})
+    alone = len(same) == len({each["stage"] for each in rows}) == 1
+    return _name(row) if alone else _name_among(row, same)
 
 
-def _row(each: dict[str, Any], *, brief: bool = False) -> tuple[Cell, ...]:
+def _name_among(each: dict[str, Any], same: list[dict[str, Any]]) -> str:
+    """Return a stage with those of its options in which several points of it differ."""
+    own = each.get("options", {})
+    differ = {name: own[name] for name in own if len({row["options"].get(name) for row in same}) > 1}
+    return _name({"stage": each["stage"], "options": differ})
+
+
+def _row(each: dict[str, Any], name: str | None = None) -> tuple[Cell, ...]:
     share, error = each["percent_of_cublas"], each["max_error"]
     return (
         *(
-            each["stage"] if brief else _name(each),
+            name or _name(each),
             _shape(each),
             f"{each['dtype']} {each['acc']} {each['out']}",
         ),
@@ -408,16 +419,26 @@ def _group(group: dict[str, Any]) -> tuple[Cell, ...]:
     return group["group"], group["hit"], group["of"], group["told_from"], most
 
 
-def _explanation(each: dict[str, Any], *, pipeline: bool) -> list[Block]:
-    """Return the explanation of one stage as small tables, and its pipeline where that is asked for."""
+def _explanation(each: dict[str, Any], *, asked: bool) -> list[Block]:
+    """Return the explanation of one stage as small tables; where it was asked for, all of it."""
     return [
         Table("work", ("quantity", "value"), _work(each)),
         Table("shared memory of a block", ("buffer", "bytes", "%", ""), _shared(each["shared"])),
         *_tensor_memory(each["tensor_memory"]),
-        *(pipeline_blocks(each["pipeline"]) if pipeline and each["pipeline"] else []),
+        *(pipeline_blocks(each["pipeline"]) if asked and each["pipeline"] else []),
         *_occupancy(each),
         *_bounds(each),
+        *(_legal(each) if asked else []),
     ]
+
+
+def _legal(each: dict[str, Any]) -> list[Block]:
+    """Return what else the stage can do: the options of its own."""
+    rows: list[tuple[Cell, ...]] = [
+        (said["option"], said["help"], ", ".join(map(str, said["values"])) or "any") for said in each["legal"]
+    ]
+    title = "options of its own: --set NAME=VALUE"
+    return [Table(title, ("option", "what it is", "legal"), rows)] if rows else []
 
 
 def _work(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
@@ -572,11 +593,11 @@ def _answer(asked: dict[str, Any], recorded: list[dict[str, Any]]) -> dict[str, 
 def _brief(
     asked: dict[str, Any], row: dict[str, Any] | None, points: list[dict[str, Any]]
 ) -> tuple[Cell, ...]:
-    alone = sum(each["stage"] == asked["stage"] for each in points) == 1
+    same = [each for each in points if each["stage"] == asked["stage"]]
     limit = asked["limiter"]
     bound = (f"{limit['tflops']:.1f}", limit["resource"]) if limit else (None, None)
     measured = (f"{row['tflops']:.1f}", _tenths(row["percent_of_cublas"]), _gain(row)) if row else (None,) * 3
-    return (asked["stage"] if alone else _name(asked), *measured, *bound)
+    return (_name_among(asked, same), *measured, *bound)
 
 
 def _gain(row: dict[str, Any]) -> str | None:
@@ -594,8 +615,8 @@ def _recorded(result: dict[str, Any]) -> list[Block]:
     if not recorded:
         return []
     if not rows:
-        points = "; ".join(dict.fromkeys(_point(row, asked) for row in recorded))
-        return [Text(f"None recorded for this problem and these options. Recorded are: {points}.", "faint")]
+        told = "None recorded for this problem and these options. Recorded are:"
+        return [Text(f"{told} {_points(recorded, asked)}.", "faint")]
     title = f"recorded on {rows[0]['device']}, {rows[0]['date']}"
     blocks: list[Block] = [Table(title, COLUMNS, [_row(each) for each in rows])]
     blocks += _held_down(rows) + _clocks(rows)
@@ -604,7 +625,16 @@ def _recorded(result: dict[str, Any]) -> list[Block]:
     return blocks
 
 
-def _point(row: dict[str, Any], asked: list[dict[str, Any]]) -> str:
+def _points(recorded: list[dict[str, Any]], asked: list[dict[str, Any]]) -> str:
+    """Return what was recorded of the same problem with other options, or else some other problems."""
+    problems = {each["problem"] for each in asked}
+    near = [row for row in recorded if row["problem"] in problems] or recorded
+    points = list(dict.fromkeys(_elsewhere(row, asked) for row in near))
+    more = [f"and {len(points) - MOST_POINTS} more"] if len(points) > MOST_POINTS else []
+    return "; ".join(points[:MOST_POINTS] + more)
+
+
+def _elsewhere(row: dict[str, Any], asked: list[dict[str, Any]]) -> str:
     """Return of what a row was recorded: of a problem that was asked for, with which options, too."""
     same = any(row["problem"] == each["problem"] for each in asked)
     return f"{row['problem']} on {row['device']}" + (f", {_own(row)}" if same else "")

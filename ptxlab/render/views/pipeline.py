@@ -101,10 +101,10 @@ def _scale(line: dict[str, Any]) -> str:
     """Return what a column is, and what is taken for granted."""
     shared = f", which {line['blocks']} blocks of an SM share," if line["blocks"] > 1 else ""
     drawn_steps = line["drawn_steps"]
-    steps = f"tiles of {drawn_steps} steps" + (f", not {line['steps']}" if drawn_steps < line["steps"] else "")
+    fewer = f", not {line['steps']}" if drawn_steps < line["steps"] else ""
     return (
         f"A column is {line['column_cycles']:.0f} cycles: what the tensor cores{shared} take for one role's "
-        f"products of a step. Drawn by running the ring, its counts and parities: {steps}. Taken for "
-        f"granted: tiles land {line['landing_cycles']:.0f} cycles after they are asked for (a guess), C is "
-        f"written in {line['writing_cycles']:.0f} (fitted to timings)."
+        f"products of a step. Drawn by running the ring, its counts and parities: tiles of {drawn_steps} "
+        f"steps{fewer}. Taken for granted: tiles land {line['landing_cycles']:.0f} cycles after they are "
+        f"asked for (a guess), C is written in {line['writing_cycles']:.0f} (fitted to timings)."
     )
