@@ -137,6 +137,13 @@ def test_the_help_fits_80_columns_and_has_no_colour_in_a_pipe(run_cli: Any) -> N
     assert not any("\x1b" in line for line in lines)
 
 
+@pytest.mark.parametrize("seed", ["0", "1", "2", "3"])
+def test_the_same_mistake_has_the_same_answer(run_cli: Any, seed: str) -> None:
+    """Whatever the hashes of this process: click keeps the flags of --help in a set."""
+    done = run_cli("cache", "info", "--nothing", env={"PYTHONHASHSEED": seed})
+    assert "--debug, --help, -h" in done.stderr
+
+
 def test_text_that_the_encoding_lacks_is_escaped(run_cli: Any) -> None:
     """A name with any bytes in it, on a terminal that knows ASCII alone, is no traceback."""
     done = run_cli("prob\u00e9\udcff", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})

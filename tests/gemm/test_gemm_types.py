@@ -121,6 +121,26 @@ def test_what_does_not_go_together_is_refused(
         find_stage(name).case("sm_90a", **options)
 
 
+@pytest.mark.parametrize(
+    ("accumulate", "size", "way"),
+    [
+        ("fast", 4096, ("128x128", "ping-pong", "2x1")),
+        ("fast", 8192, ("128x192", "ping-pong", "2x1")),
+        ("promoted", 4096, ("128x128", "single", "1x1")),
+        ("promoted", 8192, ("128x192", "cooperative", "2x1")),
+    ],
+)
+def test_hopper_fp8_takes_the_way_that_was_the_fastest(
+    accumulate: str, size: int, way: tuple[str, str, str]
+) -> None:
+    """On an H200, 2026-11-30; what is asked for goes before it."""
+    stage = find_stage("hopper-fp8")
+    case = stage.case("sm_90a", m=size, n=size, k=size, accumulate=accumulate)
+    assert (case.block, case.roles, case.cluster_shape) == way
+    asked = stage.case("sm_90a", accumulate=accumulate, block="128x256", cluster_shape="1x2")
+    assert (asked.block, asked.roles, asked.cluster_shape) == ("128x256", "cooperative", "1x2")
+
+
 def test_integers_are_summed_as_integers() -> None:
     """Without being asked for: f32 is what stands for 32 bits everywhere else."""
     assert find_stage("hopper").case("sm_90a", dtype="s8", out="s32").acc == "s32"

@@ -7,18 +7,22 @@
 // consumers add what these make of each stage to sums of their own, in float32.
 //
 // What that costs: a thread holds sums and parts of sums, so tiles are smaller; and the tensor cores would
-// idle while a consumer adds. So an SM has two consumers that know nothing of each other, each in a block of
-// its own with a ring of its own (CONSUMERS 1): one multiplies while the other adds, waits, or writes.
-// Otherwise this is the rung below: clusters, a ring of stages, C by TMA, and without promotion two
-// consumers in a block that share a tile or have tiles of their own (PINGPONG). 8-bit elements lie along k
-// in both operands, since wgmma transposes none but those of 16 bits.
+// idle while a consumer adds. So an SM has two consumers, and one multiplies while the other adds or waits:
+// they share a tile, or know nothing of each other, each in a block of its own with a ring of its own
+// (CONSUMERS 1), where one may also multiply while the other writes. Otherwise this is the rung below:
+// clusters, a ring of stages, C by TMA, and without promotion consumers that share a tile or have tiles of
+// their own (PINGPONG). 8-bit elements lie along k in both operands, since wgmma transposes none but those
+// of 16 bits.
 //
-// Tried (H200, 2026-11-30, hot, promoted, against cuBLASLt without fast accumulation in the same run, at
-// 4096^3 and 8192^3): consumers that share a tile of 128x192 and hand the turn to multiply to each other,
-// stage by stage: 0.86 and 0.93; the same without turns: 0.90 and 0.99. To wait for the turn takes longer
-// than what it saves. 128x256, whose sums leave room for parts of half its width, so that A is read twice:
-// 0.98 and 0.93. Without promotion, consumers with tiles of their own: 1.00 with 128x128 and 1.05 with
-// 128x192; two that share one of 128x256: 0.92 and 0.99.
+// Tried with promotion (H200, 2026-11-30, cold, times cuBLASLt without fast accumulation in the same run, at
+// 4096^3 and 8192^3): one consumer in a block, 128x128: 1.01 and 0.92, in pairs that share what they copy
+// 0.97 and 0.93: they then wait for each other, and copy less. Two that share 128x192: 0.93, as the last
+// wave is a third full, and 1.00; 128x256, whose sums leave room for parts of half its width, so that A is
+// read twice: 1.00 and 0.93. Two that hand the turn to multiply to each other, stage by stage, are 5 to 7 %
+// slower than without turns (hot): to wait for the turn takes longer than what it saves.
+//
+// Tried without (the same, against fast accumulation): consumers with tiles of their own, 128x128: 1.02 and
+// 1.04, 128x192: 0.88 and 1.04; one in a block: 0.92 and 0.96; two that share 128x256 (hot): 0.92 and 0.99.
 //
 // Measured (H200)
 //

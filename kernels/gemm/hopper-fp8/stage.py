@@ -6,7 +6,7 @@ kernel.cu says how it works.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -24,10 +24,18 @@ ROLES = (COOPERATIVE, PING_PONG, SINGLE)
 
 AUTO = "auto"
 WAYS = {
-    FAST: (("128x128", PING_PONG), ("128x192", PING_PONG), ("128x256", COOPERATIVE)),
-    PROMOTED: (("128x128", SINGLE), ("128x192", COOPERATIVE), ("128x256", COOPERATIVE)),
+    FAST: (("128x128", PING_PONG, "2x1"), ("128x192", PING_PONG, "2x1"), ("128x256", COOPERATIVE, "2x1")),
+    PROMOTED: (("128x128", SINGLE, "1x1"), ("128x192", COOPERATIVE, "2x1"), ("128x256", COOPERATIVE, "2x1")),
 }
-"""By accumulation: blocks, and what their consumers do, of which the model of plans takes one."""
+"""By accumulation: blocks, what their consumers do, and the cluster that was the fastest with them."""
+
+LONGER = 1.08
+"""What the model adds for a consumer that waits for its products twice a step, by timings at 4096 and 8192
+cubed (H200, 2026-11-30).
+"""
+
+CHOSEN = ("block", "roles", "cluster_shape")
+"""The options that are one of these ways where they are left open: the model of plans takes it."""
 
 BLOCKS = ("128x128", "128x192", "128x256", "256x128")
 REGISTERS = {1: (24, 232), 2: (24, 240)}
@@ -54,24 +62,27 @@ class HopperFp8(FusedStage, ClusterStage):
     )
     block = option(AUTO, choices=(AUTO, *BLOCKS), help="rows and columns of a block")
     roles = option(AUTO, choices=(AUTO, *ROLES), help="consumers share a tile, have one each, or are one")
-    cluster_shape = option("2x1", choices=("1x1", "1x2", "2x1"), help="tiles of a cluster, down and across")
+    cluster_shape = option(
+        AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="tiles of a cluster, down and across"
+    )
 
     def complete(self, params: dict[str, Value]) -> None:
-        """Fill in the block and the roles that were left open: the way that the model thinks fastest."""
+        """Fill in what was left open: the way that the model thinks fastest."""
         m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
         size = m, n, -(-k // 2)  # of a model that counts in 16-bit elements
-        asked = params["block"], params["roles"]
+        asked = [params[name] for name in CHOSEN]
 
-        def cycles(way: tuple[str, str]) -> float:
+        def cycles(way: tuple[str, str, str]) -> float:
             rows, cols = sizes(way[0], parts=2, what="block")
-            return Plan(rows, cols, way[1], down=2, across=1, splits=1).cycles(size, blocks)
+            plan = Plan(rows, cols, way[1], down=2, across=1, splits=1)
+            return plan.cycles(size, blocks) * (LONGER if way[1] == SINGLE else 1.0)
 
         most = _most_sums(params)
         ways = WAYS[str(params["accumulate"])]
-        fit = [way for way in ways if _agree(asked, way) and _sums(*way) <= most]
-        block, role = min(fit, key=cycles, default=(BLOCKS[0], COOPERATIVE))
-        params["block"] = block if params["block"] == AUTO else params["block"]
-        params["roles"] = role if params["roles"] == AUTO else params["roles"]
+        fit = [way for way in ways if _agree(asked, way) and _sums(way[0], way[1]) <= most]
+        best = min(fit, key=cycles, default=(BLOCKS[0], COOPERATIVE, "2x1"))
+        for name, value in zip(CHOSEN, best, strict=True):
+            params[name] = value if params[name] == AUTO else params[name]
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield, beside what every stage yields, each way to promote."""
@@ -182,6 +193,6 @@ def _most_sums(params: Mapping[str, Value]) -> int:
     return MOST_SUMS if (params["alpha"], params["beta"]) == (1.0, 0.0) else MOST_SCALED
 
 
-def _agree(asked: tuple[Value, Value], way: tuple[str, str]) -> bool:
-    """Say whether a block and a role are what was asked for, as far as they were."""
-    return all(each in (AUTO, own) for each, own in zip(asked, way, strict=True))
+def _agree(asked: Sequence[Value], way: tuple[str, str, str]) -> bool:
+    """Say whether block and roles are what was asked for, as far as they were; any cluster goes with them."""
+    return all(each in (AUTO, own) for each, own in zip(asked[:2], way[:2], strict=True))

@@ -32,7 +32,7 @@
 // What limits it: power. In the loop over k the tensor cores are busy 97 to 99 % of the cycles (clock64
 // inside the kernel), and with consumers that take turns nearly so from tile to tile; but at 8192^3 the clock
 // is held down to 1.4 to 1.5 of 1.98 GHz. Small problems are limited by the start and the end of a kernel,
-// skinny ones by how parts of k are added up. FINDINGS.md has what was tried.
+// skinny ones by memory, and how much of it is on its way. FINDINGS.md has what was tried.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, hot, times the speed of cuBLAS 13.1 in the same run):
 // 0.90 at 1024^3, 1.04 at 2048^3, 1.03 at 3072^3, 1.04 at 4096^3, 1.03 at 6144^3, 1.06 at 8192^3, 1.03 at

@@ -170,19 +170,72 @@ __device__ __forceinline__ void load(FragmentB& fragment, unsigned from)
 }
 #undef LOAD
 
-// Calls f with 0, 1 ... COUNT - 1: an unrolled loop, whose counter is a constant as `load` needs it.
-template <int I>
-struct Constant {
-    static constexpr int value = I;
-};
-template <int COUNT, int I = 0, typename F>
-__device__ __forceinline__ void for_each(const F& f)
-{
-    if constexpr (I < COUNT) {
-        f(Constant<I>());
-        for_each<COUNT, I + 1>(f);
+using Sums = wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, ACCUMULATE>[TILES_M][TILES_N];
+
+// What a warp works with. Its loops over fragments are recursions, because `load` needs their places as
+// constants.
+struct Warp {
+    TileA tile_a;
+    TileB tile_b;
+    unsigned from_a, from_b;            // its first row and column in the first tiles
+    unsigned writing = 0, reading = 0;  // where the tiles begin that are copied, and multiplied
+    FragmentA rows[2];
+    FragmentB columns[2][TILES_N];
+
+    static __device__ __forceinline__ unsigned turn(unsigned place)
+    {
+        return place == (STAGES - 1) * PLACE ? 0 : place + PLACE;
     }
-}
+
+    // Past the end of k it brings zeros.
+    __device__ __forceinline__ void copy(int part)
+    {
+        tile_a.copy(part, writing);
+        tile_b.copy(part, writing);
+        if (part < PARTS - 1) return;
+        ptxlab::cp_async_commit();
+        tile_a.advance();
+        tile_b.advance();
+        writing = turn(writing);
+    }
+
+    // Columns J to END - 1, 16 deep from DEPTH * 16 on.
+    template <int DEPTH, int J, int END>
+    __device__ __forceinline__ void load_columns(int set)
+    {
+        if constexpr (J < END) {
+            constexpr int place = TileB::place(FRAGMENT * DEPTH, FRAGMENT * J);
+            load<TileB::PITCH, place>(columns[set][J], from_b + reading);
+            load_columns<DEPTH, J + 1, END>(set);
+        }
+    }
+
+    // Multiplies what is left of a step, from the INDEX-th on of all its 16 rows 16 deep.
+    template <int INDEX>
+    __device__ __forceinline__ void multiply(Sums& sums)
+    {
+        constexpr int END = DEPTHS * TILES_M, NEXT = (INDEX + 1) % END;
+        if constexpr (INDEX < END) {
+            constexpr int depth = INDEX / TILES_M, next_depth = (depth + 1) % DEPTHS, i = INDEX % TILES_M;
+            if (i == 0 && depth % (DEPTHS / PARTS) == 0) copy(depth / (DEPTHS / PARTS));
+            if (NEXT == 0) {  // the next tiles are there, and all fragments of these have been loaded
+                ptxlab::cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                reading = turn(reading);
+            }
+            constexpr int place = TileA::place(FRAGMENT * (NEXT % TILES_M), FRAGMENT * (NEXT / TILES_M));
+            load<TileA::PITCH, place>(rows[(INDEX + 1) % 2], from_a + reading);
+            if constexpr (next_depth > 0)
+                load_columns<next_depth, i * TILES_N / TILES_M, (i + 1) * TILES_N / TILES_M>((depth + 1) % 2);
+            else if constexpr (NEXT == 0)
+                load_columns<0, 0, TILES_N>((depth + 1) % 2);
+#pragma unroll
+            for (int j = 0; j < TILES_N; ++j)
+                wmma::mma_sync(sums[i][j], rows[INDEX % 2], columns[depth % 2][j], sums[i][j]);
+            multiply<INDEX + 1>(sums);
+        }
+    }
+};
 
 }  // namespace
 
@@ -198,71 +251,28 @@ KERNEL(const TYPE* a, const TYPE* b, OUT* c, int m, int n, int k, float alpha, f
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / WARPS_ACROSS * WM, warp_col = warp % WARPS_ACROSS * WN;
 
-    wmma::fragment<wmma::accumulator, FRAGMENT, FRAGMENT, FRAGMENT, ACCUMULATE> sums[TILES_M][TILES_N];
+    Sums sums;
 #pragma unroll
     for (int i = 0; i < TILES_M; ++i)
 #pragma unroll
         for (int j = 0; j < TILES_N; ++j) wmma::fill_fragment(sums[i][j], ACCUMULATE(0.0f));
 
-    TileA tile_a(a, m, k, row, 0, shared);
-    TileB tile_b(b, k, n, 0, col, shared + TileA::BYTES);
-    unsigned writing = 0, reading = 0;  // where the tiles begin that are copied, and multiplied
-    const auto turn = [](unsigned place) { return place == (STAGES - 1) * PLACE ? 0 : place + PLACE; };
-    const auto copy = [&](int part) {  // past the end of k it brings zeros
-        tile_a.copy(part, writing);
-        tile_b.copy(part, writing);
-        if (part < PARTS - 1) return;
-        ptxlab::cp_async_commit();
-        tile_a.advance();
-        tile_b.advance();
-        writing = turn(writing);
-    };
+    Warp own{TileA(a, m, k, row, 0, shared), TileB(b, k, n, 0, col, shared + TileA::BYTES),
+             shared + TileA::place(warp_row, 0), shared + TileA::BYTES + TileB::place(0, warp_col)};
     for (int tiles = 0; tiles < STAGES - 1; ++tiles)
 #pragma unroll
-        for (int part = 0; part < PARTS; ++part) copy(part);
+        for (int part = 0; part < PARTS; ++part) own.copy(part);
     ptxlab::cp_async_wait<STAGES - 2>();
     __syncthreads();
 
-    const unsigned warp_a = shared + TileA::place(warp_row, 0);
-    const unsigned warp_b = shared + TileA::BYTES + TileB::place(0, warp_col);
-    FragmentA rows[2];
-    FragmentB columns[2][TILES_N];
-    load<TileA::PITCH, 0>(rows[0], warp_a);
-    for_each<TILES_N>([&](auto index_j) {
-        constexpr int j = index_j.value;
-        load<TileB::PITCH, TileB::place(0, FRAGMENT * j)>(columns[0][j], warp_b);
-    });
+    load<TileA::PITCH, 0>(own.rows[0], own.from_a);
+    own.load_columns<0, 0, TILES_N>(0);
 #pragma unroll 1
     for (int step = 0; step < k; step += BK) {
-        for_each<DEPTHS>([&](auto index_depth) {
-            constexpr int depth = index_depth.value, next_depth = (depth + 1) % DEPTHS;
-            if (depth % (DEPTHS / PARTS) == 0) copy(depth / (DEPTHS / PARTS));
-            for_each<TILES_M>([&](auto index_i) {
-                constexpr int i = index_i.value, set = (depth * TILES_M + i) % 2;
-                constexpr bool last_rows = i == TILES_M - 1, last = last_rows && next_depth == 0;
-                if (last) {  // the next tiles are there, and all fragments of these have been loaded
-                    ptxlab::cp_async_wait<STAGES - 2>();
-                    __syncthreads();
-                    reading = turn(reading);
-                }
-                constexpr int next_i = (i + 1) % TILES_M;
-                constexpr int place =
-                    TileA::place(FRAGMENT * next_i, FRAGMENT * (last_rows ? next_depth : depth));
-                load<TileA::PITCH, place>(rows[1 - set], warp_a + reading);
-                for_each<TILES_N>([&](auto index_j) {  // of the next tiles all at once, else a few for each i
-                    constexpr int j = index_j.value;
-                    if constexpr (next_depth == 0 ? last : j * TILES_M / TILES_N == i)
-                        load<TileB::PITCH, TileB::place(FRAGMENT * next_depth, FRAGMENT * j)>(
-                            columns[(depth + 1) % 2][j], warp_b + reading);
-                });
-#pragma unroll
-                for (int j = 0; j < TILES_N; ++j)
-                    wmma::mma_sync(sums[i][j], rows[set], columns[depth % 2][j], sums[i][j]);
-            });
-        });
+        own.multiply<0>(sums);
 #pragma unroll
         for (int j = 0; j < TILES_N; ++j)
-            if (DEPTHS % 2) columns[0][j] = columns[1][j];
+            if (DEPTHS % 2) own.columns[0][j] = own.columns[1][j];
     }
     ptxlab::cp_async_wait<0>();
     __syncthreads();

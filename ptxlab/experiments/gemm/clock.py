@@ -27,7 +27,7 @@ def clocks(samples: Samples) -> dict[str, Any]:
 
 
 def with_share(row: dict[str, Any], problem: Problem, gpu: Machine | None) -> dict[str, Any]:
-    """Return the row of a stage or a library with what it did per cycle, in percent of the tensor cores' best.
+    """Return the row of a stage with what it did per cycle, in percent of the tensor cores' best.
 
     None where the SMs' own clock is not known: by NVML's it could be more than there is.
     """
