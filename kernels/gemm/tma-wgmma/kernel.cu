@@ -10,8 +10,8 @@
 // the same SM can keep the tensor cores busy.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 377, 532 and 592 TFLOP/s; 56, 73 and 78 % of the faster library; 46, 70 and 77 % of the ceiling
-// of wgmma; over ampere -14.7, +20.6 and +33.0 %.
+// and 8192^3 370, 538 and 604 TFLOP/s; 53, 71 and 76 % of the faster library; 41, 61 and 67 % of the ceiling
+// of wgmma; over ampere -18.6, +14.0 and +28.2 %.
 //
 // At 2048^3 an SM has two blocks at most of the three that it holds, and so fewer to take turns with. A block
 // of 64x256 is slower: at 4096^3 by a tenth.
