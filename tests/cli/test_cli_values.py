@@ -63,7 +63,11 @@ def test_a_time_limit_is_a_limit(run_here: Any, line: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("gemm --stage wmma-naive --init one", "--init 'one'; legal: normal, ints, naturals, seq", "mean ones?"),
+        (
+            "gemm --stage wmma-naive --init one",
+            "--init 'one'; legal: normal, ints, naturals, seq",
+            "mean ones?",
+        ),
         ("probe list --format cvs", "--format 'cvs'; legal: table, csv, md", "did you mean csv?"),
         ("probe ldmatrix --backend gpu", "--backend 'gpu'; legal: auto, device, model", "ldmatrix --help"),
         ("probe movmatrix --times one", "--times 'one'; legal: 1, 2", "ptxlab probe movmatrix --help"),

@@ -63,7 +63,7 @@ def test_tails_are_multiplied_whole() -> None:
 
 
 def test_tiles_that_make_up_clusters_are_multiplied_too() -> None:
-    """Three rows of tiles in clusters of two are four; the fourth is outside of C, and its sums are dropped."""
+    """Three rows of tiles in clusters of two are four; the fourth lies outside of C: its sums are dropped."""
     stage = find_stage("cluster")
     case = stage.case("sm_90a", m=384, n=256, k=64, cluster_shape="2x1")
     assert (stage.tiles(case), stage.mma_count(case)) == (3, 4 * 128 * 256 * 64 // 2048)

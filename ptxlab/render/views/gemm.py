@@ -305,7 +305,7 @@ def _held_down(stages: list[dict[str, Any]]) -> list[Block]:
 
 
 def _clocks(stages: list[dict[str, Any]]) -> list[Block]:
-    """Return where the clock comes from, and how far NVML's lies from one that was counted in the same run."""
+    """Return where the clock comes from, and how far NVML's lies from one counted in the same run."""
     counted = [each for each in stages if each.get("clock_source") == "SM"]
     if counted:
         return [Text(_counted_clocks(counted), "faint")]
@@ -323,8 +323,8 @@ def _clocks(stages: list[dict[str, Any]]) -> list[Block]:
 def _counted_clocks(stages: list[dict[str, Any]]) -> str:
     """Return what MHz and the share of the tensor cores mean."""
     text = (
-        "MHz are what the SMs counted throughout each sample; tensor % is the work of a cycle, of what the tensor "
-        "cores can do in one"
+        "MHz are what the SMs counted throughout each sample; tensor % is the work of a cycle, of what the "
+        "tensor cores can do in one"
     )
     both = [each for each in stages if each["nvml_mhz"]]
     if not both:
