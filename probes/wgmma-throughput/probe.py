@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, Value, option
 from ptxlab.experiments.probe import Arrays, Geometry, Output, Probe
 from ptxlab.experiments.record import Record
@@ -168,12 +169,12 @@ class WgmmaThroughputProbe(Probe):
             "rates": rates(throughput),
             "pictures": [self.by_n(case)],
             "titles": TITLES,
-            "notes": NOTES,
+            "notes": [*NOTES, *self.elsewhere(case)],
         }
 
     def by_n(self, case: Case) -> dict[str, Any]:
         """Return the picture of the model for every n, and of what was recorded there."""
-        points = [self.case(case.arch, **{**case.params, "shape": shape_of(case, n)}) for n in DRAWN]
+        points = list(self.drawn(case, case.dtype))
         forms = [form_of(each) for each in points]
         kept = [
             next((f"{found['cycles_per_wgmma']:.1f}" for found in recorded(self, each)), "")
@@ -192,6 +193,26 @@ class WgmmaThroughputProbe(Probe):
             "row_names": [f"N {n}" for n in DRAWN],
             "column_names": [*rate.costs(forms[0]), "recorded"],
         }
+
+    def drawn(self, case: Case, dtype: str) -> Iterator[Case]:
+        """Yield the point with every N that is drawn, and A of a type."""
+        for n in DRAWN:
+            shape = f"m{M}n{n}k{256 // BITS[dtype]}"
+            yield self.case(case.arch, **{**case.params, "shape": shape, "dtype": dtype})
+
+    def elsewhere(self, case: Case) -> list[str]:
+        """Return, where some N were not recorded, the types of which all were."""
+        if self.has_every_n(case, case.dtype):
+            return []
+        types = [dtype for dtype in isa.ACCUMULATORS if self.has_every_n(case, dtype)]
+        return [f"Every N of the picture was recorded with --dtype {', '.join(types)}."] if types else []
+
+    def has_every_n(self, case: Case, dtype: str) -> bool:
+        """Say whether every N that is drawn was recorded with a type, all else being equal."""
+        try:
+            return all(recorded(self, point) for point in self.drawn(case, dtype))
+        except UsageError:  # the type does not go with the rest
+            return False
 
     def conclude(self, case: Case, record: Record) -> str:
         kernel, found = record.result.get("sass"), record.result["throughput"]
@@ -244,11 +265,6 @@ def form_of(case: Case) -> WgmmaForm:
     major_b = case.major_b or ("K" if in_registers else case.major)
     form = WgmmaForm(M, case.dtype, case.dtype_b or case.dtype, acc, in_registers, case.major, major_b)
     return isa.parse_form(case.shape, form)
-
-
-def shape_of(case: Case, n: int) -> str:
-    """Return the shape with another n."""
-    return f"m{M}n{n}k{form_of(case).k}"
 
 
 def count(case: Case) -> int:

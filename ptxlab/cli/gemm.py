@@ -24,6 +24,7 @@ from ptxlab.errors import PtxlabError, UsageError, shortened, unknown_name
 
 if TYPE_CHECKING:
     from ptxlab.experiments.base import Value
+    from ptxlab.experiments.gemm.run import Request
     from ptxlab.experiments.record import Record
 
 
@@ -123,9 +124,12 @@ TypeOption = Annotated[
     ),
 ]
 AccOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--acc", metavar="TYPE", help="Type sums are kept in.", autocompletion=choices.of_stages("acc")
+        "--acc",
+        metavar="TYPE",
+        help="Type sums are kept in. Default: f32, of integers s32.",
+        autocompletion=choices.of_stages("acc"),
     ),
 ]
 OutOption = Annotated[
@@ -176,7 +180,7 @@ def gemm(
     n: SizeN = "4096",
     k: SizeK = "4096",
     dtype: TypeOption = None,
-    acc: AccOption = "f32",
+    acc: AccOption = None,
     out: OutOption = None,
     layout: LayoutOption = "tn",
     alpha: AlphaOption = 1.0,
@@ -213,15 +217,13 @@ def gemm(
     del ladder  # all stages run where none is named
     from ptxlab.experiments.gemm.catalogue import list_record
     from ptxlab.experiments.gemm.measure import Method
-    from ptxlab.experiments.gemm.run import Request, run_gemm
-    from ptxlab.render.progress import live
+    from ptxlab.experiments.gemm.run import Request
 
     if listing:
         emit(list_record(), json=json, format=format)
         return
-    types: dict[str, Value] = {"acc": acc, "layout": layout}
-    types |= {name: value for name, value in (("dtype", dtype), ("out", out)) if value}
-    options = sizes | types | {"alpha": alpha, "beta": beta}
+    given = {name: value for name, value in (("dtype", dtype), ("acc", acc), ("out", out)) if value}
+    options: dict[str, Value] = sizes | given | {"layout": layout} | {"alpha": alpha, "beta": beta}
     request = Request(
         stage=stage,
         options={name: value for name, value in options.items() if name not in elsewhere},
@@ -245,12 +247,20 @@ def gemm(
         device=device,
         timeout=timeout,
     )
+    emit(_run(request, plot, quiet=json), json=json, format=format)
+
+
+def _run(request: Request, plot: Path | None, *, quiet: bool) -> Record:
+    """Return what a run gives, drawn where that is asked for: also what one that fails has reached."""
+    from ptxlab.experiments.gemm.run import run_gemm
+    from ptxlab.render.progress import live
+
     if plot:
         from ptxlab.render.plot import check_plot
 
         check_plot(plot)
     try:
-        with live(quiet=json) as show:
+        with live(quiet=quiet) as show:
             done = run_gemm(request, show)
     except PtxlabError as error:
         if plot and error.record:
@@ -258,7 +268,7 @@ def gemm(
         raise
     if plot:
         _draw(done, plot)
-    emit(done, json=json, format=format)
+    return done
 
 
 def _draw(done: Record, plot: Path) -> None:

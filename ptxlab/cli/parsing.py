@@ -149,7 +149,8 @@ def _refuse_empty(ctx: Any, typed: Mapping[str, Any]) -> None:
         value = typed.get(param.name)
         values = set(value if isinstance(value, list | tuple) else [value])
         if "" in values or (_flags(param) and values & flags):
-            raise _needs(ctx, param, f"{_shown(param)} needs a value")
+            lacks = "has an empty word" if param.nargs == -1 else "needs a value"
+            raise _needs(ctx, param, f"{_shown(param)} {lacks}")
 
 
 def _needs(ctx: Any, param: Any, what: str) -> UsageError:

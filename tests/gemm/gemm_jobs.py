@@ -44,7 +44,7 @@ def copied_kernels(folder: Path) -> Path:
     """Copy the kernels there, of the stages wmma-naive alone: a test may damage them."""
     shutil.copytree(kernels_folder(), folder / "kernels")
     for stage in (folder / "kernels" / "gemm").iterdir():
-        if stage.name != "wmma-naive":
+        if stage.is_dir() and stage.name != "wmma-naive":
             shutil.rmtree(stage)
     return folder / "kernels"
 

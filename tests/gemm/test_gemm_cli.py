@@ -94,6 +94,14 @@ def test_explain_shows_how_the_blocks_of_a_plan_work(without_gpu: Run) -> None:
     assert "at MHz" in limits
 
 
+def test_what_never_ran_says_so(without_gpu: Run) -> None:
+    """Where nothing was recorded of a stage, for whichever problem."""
+    told = "is compiled and modelled, not run on any GPU yet"
+    new = without_gpu("gemm", "--stage", "blackwell", "--explain", "--arch", "sm_100a")
+    assert f"Note: blackwell {told}." in new.stdout
+    assert told not in without_gpu(*STAGE, "--explain").stdout
+
+
 def test_explain_follows_the_architecture(without_gpu: Run) -> None:
     """sm_80 speaks of an A100; an architecture without figures says so and still ends well."""
     done = without_gpu(*STAGE, "--explain", "--arch", "sm_80", "--json")
@@ -149,6 +157,8 @@ def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
         (("--stage", "wmma-naive", "--layout", "row"), "legal: nn, nt, tn, tt"),
         (("--stage", "wmma-naive", "--out", "f64"), "legal: f16, bf16, f32"),
         (("--ladder", "--out", "f64"), "legal: f16, bf16, f32"),
+        (("--stage", "hopper", "--dtype", "s8", "--acc", "f32"), "f32 is not for --dtype s8; legal: s32"),
+        (("compare", "", ""), "[compare A B] has an empty word; Set two sides"),
         (("--stage", "wmma-naive", "--init", "random"), "random"),
         (("--stage", "wmma-naive", "--arch", "sm_91"), "unknown architecture 'sm_91'"),
         (("--stage", "wmma-naive", "--seed", "-1"), "--seed"),
@@ -199,7 +209,7 @@ def test_what_set_and_sweep_give_has_no_other_value_in_the_parameters(without_gp
     """Not the default of the option that the command line has for it."""
     done = without_gpu(*STAGE, "--explain", "--json", "--sweep", "size=64", "--set", "dtype=bf16")
     params = json.loads(done.stdout)["params"]
-    assert (params["sweep"], params["set"], params["acc"]) == (["size=64"], ["dtype=bf16"], "f32")
+    assert (params["sweep"], params["set"], params["layout"]) == (["size=64"], ["dtype=bf16"], "tn")
     assert not params.keys() & {"m", "n", "k", "dtype"}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ptxlab.errors import UsageError
+from ptxlab.experiments.gemm.explain import explain
+from ptxlab.experiments.gemm.machine import MACHINES
 from ptxlab.experiments.registry import find_stage
 from ptxlab.experiments.unit import build_unit
 from ptxlab.sass.claims import check_claims
@@ -30,6 +32,21 @@ def test_a_stage_that_is_sent_on_has_a_third_barrier() -> None:
     """It says that there is something to send."""
     both = [STAGE.shared(STAGE.case("sm_90a", share=share)) for share in ("multicast", "dsmem")]
     assert [buffers["barriers"] for buffers in both] == [4 * 2 * 8, 4 * 3 * 8]
+
+
+@pytest.mark.parametrize(
+    ("shape", "of_a_block"), [("2x1", 128 * 128), ("1x2", 64 * 128), ("2x2", (64 + 128) * 128)]
+)
+def test_bytes_that_are_sent_on_are_told(shape: str, of_a_block: int) -> None:
+    """Halves of B in a column, halves of A in a row; by multicast nothing is sent on."""
+    said = {
+        share: explain(STAGE, STAGE.case("sm_90a", share=share, cluster_shape=shape), MACHINES[90], None)
+        for share in ("multicast", "dsmem")
+    }
+    assert said["dsmem"]["work"]["sent_bytes"] == 512 * 64 * of_a_block
+    assert f"each block sends {of_a_block} bytes on in each step" in said["dsmem"]["limiter"]["reason"]
+    assert said["multicast"]["work"]["sent_bytes"] == 0
+    assert "sends" not in said["multicast"]["limiter"]["reason"]
 
 
 def test_a_block_alone_has_nobody_to_send_to() -> None:

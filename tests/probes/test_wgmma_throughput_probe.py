@@ -226,6 +226,13 @@ def test_a_recording_keeps_the_clocks_and_shows_the_rate(copy: Any) -> None:
     assert record.result["pictures"][0]["cells"][-1] == ["128", "80", "0", "130.0"]
 
 
+def test_a_type_of_which_every_n_was_recorded_is_named() -> None:
+    """Where the column of what was recorded has gaps."""
+    (told,) = PROBE.elsewhere(PROBE.case("sm_90a", dtype="f16"))
+    assert told.endswith("recorded with --dtype bf16.")
+    assert PROBE.elsewhere(PROBE.case("sm_90a", dtype="bf16")) == []
+
+
 @pytest.mark.parametrize(
     "damage",
     [{}, clocks((5, 5)), clocks((9, 5)), {"clocks": np.array([[0.0, np.nan]])}, clocks((0, 9), (0, 9))],

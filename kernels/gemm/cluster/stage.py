@@ -1,21 +1,24 @@
 """persistent blocks in clusters that share what they copy: TMA writes a tile into both.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option
 from ptxlab.experiments.gemm.pipeline import EMPTY, FULL, STEP, Act, Barrier, Pipeline, Role
-from ptxlab.experiments.gemm.wgmma import ClusterStage
+from ptxlab.experiments.gemm.wgmma import LINE, ClusterStage
 
 REGISTERS = (40, 232)
 """Of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
 
 SHARES = ("multicast", "dsmem")
+SENT_A_CYCLE = 11
+"""Bytes that a block sent on a cycle where that limited it (kernel.cu says when it was measured)."""
 
 
 class Cluster(ClusterStage):
@@ -48,6 +51,22 @@ class Cluster(ClusterStage):
         sends = Role("sender", 32, producer.registers, step=(Act("wait", "landed"), to_neighbours))
         roles, barriers = (brings, sends, *consumers), (landed, *line.barriers)
         return replace(line, copying="TMA", roles=roles, barriers=barriers)
+
+    def sent_bytes(self, case: Case) -> int:
+        """Return what each block sends in each step, to all blocks with which it shares."""
+        return math.prod(self.padded_tiles(case)) * self.steps(case) * self._sent_in_a_step(case)
+
+    def _sent_in_a_step(self, case: Case) -> int:
+        if case.share != "dsmem":
+            return 0
+        (down, across), (lines_a, lines_b) = self.cluster_tiles(case), self.box_lines(case)
+        return LINE * ((across - 1) * lines_a + (down - 1) * lines_b)
+
+    def remarks(self, case: Case) -> list[str]:
+        """Return what a block sends on while it multiplies: that takes long, too."""
+        sent = self._sent_in_a_step(case)
+        seen = f"{SENT_A_CYCLE} a cycle were seen on an H200"
+        return [f"each block sends {sent} bytes on in each step, and {seen}"] if sent else []
 
     def check(self, case: Case) -> None:
         """Refuse, beside what no such stage takes, to send where no one is.

@@ -9,10 +9,9 @@
 // What that costs: a thread holds sums and parts of sums, so tiles are smaller; and the tensor cores would
 // idle while a consumer adds. So an SM has two consumers, and one multiplies while the other adds or waits:
 // they share a tile, or know nothing of each other, each in a block of its own with a ring of its own
-// (CONSUMERS 1), where one may also multiply while the other writes. Otherwise this is the rung below:
-// clusters, a ring of stages, C by TMA, and without promotion consumers that share a tile or have tiles of
-// their own (PINGPONG). 8-bit elements lie along k in both operands, since wgmma transposes none but those
-// of 16 bits.
+// (CONSUMERS 1), where one may also multiply while the other writes. Otherwise this is hopper: clusters, a
+// ring of stages, C by TMA, and without promotion consumers that share a tile or have tiles of their own
+// (PINGPONG). 8-bit elements lie along k in both operands, since wgmma transposes none but those of 16 bits.
 //
 // Tried with promotion (H200, 2026-11-30, cold, times cuBLASLt without fast accumulation in the same run, at
 // 4096^3 and 8192^3): one consumer in a block, 128x128: 1.01 and 0.92, in pairs that share what they copy

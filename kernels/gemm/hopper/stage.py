@@ -1,13 +1,6 @@
 """Everything together: persistent clusters that write C by TMA, with a plan for each problem.
 
 kernel.cu says how it works, FINDINGS.md what was tried, plans.json which plan was the fastest for a shape.
-
-Measured (NVIDIA H200, 2026-11-30; tn, normal values, cold, all rungs in turn in one run): 676, 709 and 747
-TFLOP/s with bf16 at 2048, 4096 and 8192 cubed, 707 and 727 with f16 at 4096 and 8192. Over cluster that is
-+5, +1 and +5 %, +3 and +4 %, all real but the +1 (-4 to +5) of 4096 with bf16. It is 99, 98 and 100 % of the
-faster library, with f16 99 and 100 %, which is cuBLASLt with the best of its algorithms; of torch's choice
-of cuBLAS, to which kernel.cu and FINDINGS.md compare, 106, 100 and 105 %. The tensor cores are used to 83,
-93 and 97 % of the ceiling of wgmma, with f16 to 96 and 99 %. All samples were taken at the power limit.
 """
 
 from __future__ import annotations
@@ -15,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -22,11 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from ptxlab.device.job import Argument, Buffer, Dim3
-from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, Value, option, sizes
+from ptxlab.errors import ToolError, UsageError
+from ptxlab.experiments.base import Case, Macros, Value, in_words, option, sizes
 from ptxlab.experiments.gemm import TYPES
 from ptxlab.experiments.gemm.fused import FusedStage
+from ptxlab.experiments.gemm.image import by_image
 from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
+from ptxlab.experiments.gemm.pipeline import Pipeline
 from ptxlab.experiments.gemm.plan import (
     ADDING,
     ALONE,
@@ -122,11 +118,18 @@ class Hopper(FusedStage, ClusterStage):
         if len(given) == len(PLANNED):
             return
         measured = _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")))
-        if measured and given.items() <= measured.items() and _legal(_plan_of(measured), params):
+        if measured and given.items() <= measured.items() and self._takes(params | measured):
             params.update(measured)
         else:
             ways = _ways(params, given)
             params.update(min(ways, key=lambda way: way[0], default=(0.0, PLANNED | given))[1])
+
+    def _takes(self, params: dict[str, Value]) -> bool:
+        try:
+            self.check(Case(self.only, params, {}))
+        except UsageError:
+            return False
+        return True
 
     def plans(self, case: Case) -> Iterator[dict[str, Value]]:
         """Yield every plan that makes sense, in the order of the model."""
@@ -174,7 +177,7 @@ class Hopper(FusedStage, ClusterStage):
         return work if plan.image else min(work, stay), 1, 1
 
     def streams(self, case: Case) -> bool:
-        """Return whether tiles beside whole waves are dealt out in even shares of k."""
+        """Return whether that was chosen."""
         return str(case.adding) == STREAM_K
 
     def cluster(self, case: Case) -> Dim3 | None:
@@ -202,8 +205,21 @@ class Hopper(FusedStage, ClusterStage):
         return min(self._stages_beside(case, 0), max(2, steps, of_image))
 
     def writing(self, case: Case) -> str:
-        """Return by what sums leave."""
-        return "st.shared into the stages, st.global" if self.plan(case).image else super().writing(case)
+        """Return by what sums leave, and where parts of them meet."""
+        plan, usual = self.plan(case), super().writing(case)
+        if plan.image and plan.layers > 1:
+            return f"ld.shared::cluster from {plan.layers} blocks, added up, st.global"
+        if plan.image:
+            return "ld.shared, st.global"
+        last = ", of split tiles by the last to come, who adds the parts from memory"
+        return usual if self._deal(case) == "whole" else usual + last
+
+    def pipeline(self, case: Case) -> Pipeline:
+        """Return, where sums leave by an image, who lays and who reads it."""
+        line, plan = super().pipeline(case), self.plan(case)
+        if not plan.image:
+            return line
+        return by_image(line, math.prod(self.cluster(case) or (1,)) if plan.layers > 1 else 1)
 
     def image_bytes(self, case: Case) -> int:
         """Return the bytes of a tile's image: its lines are somewhat longer than the tile is wide."""
@@ -247,8 +263,11 @@ class Hopper(FusedStage, ClusterStage):
         super().check(case)
         plan = self.plan(case)
         if plan.product[0] % (INSTRUCTION_ROWS * plan.sharing):
-            legal = SINGLE if plan.image else PING_PONG
-            raise UsageError(f"block {case.block} is too low for two consumers; legal: --set roles={legal}")
+            raise UsageError(
+                f"block {case.block}: its {plan.product[0]} {'columns' if plan.swapped else 'rows'} are no "
+                f"multiple of {INSTRUCTION_ROWS * plan.sharing}, which two consumers share; legal: "
+                f"--set roles={', '.join(_unshared(plan, case.params))}"
+            )
         if plan.image:
             self._check_image(case)
         if plan.sums > (most := _most_sums(plan, case.params)):
@@ -353,13 +372,39 @@ class Hopper(FusedStage, ClusterStage):
 
 @cache
 def _measured(folder: Path) -> dict[str, dict[str, Value]]:
-    """Return by shape, such as "4096x4096x4096", the plan that was the fastest on the device."""
-    found = json.loads((folder / "plans.json").read_text(encoding="utf-8"))
-    measured: dict[str, dict[str, Value]] = {}
-    for shape, text in found["plans"].items():
-        *names, splits, adding = text.split()
-        measured[shape] = dict(zip(PLANNED, [*names, int(splits), adding], strict=True))
-    return measured
+    """Return by shape, such as "4096x4096x4096", the plan that was the fastest on the device.
+
+    Raises:
+        ToolError: the file is damaged, or cannot be read. Where there is none the model alone decides.
+
+    """
+    file = folder / "plans.json"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))["plans"]
+        return {shape: _plan_in(text) for shape, text in found.items()}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ToolError(f"{file} cannot be read: {error.strerror}") from error
+    except Exception as error:  # whatever json says of what is none, and a text that is no plan
+        hint = "without the file the model chooses plans"
+        raise ToolError(f"{file} is damaged: {in_words(error)}", hint) from error
+
+
+def _plan_in(text: str) -> dict[str, Value]:
+    """Return the options of a plan such as "128x192 ping-pong 2x1 1 memory".
+
+    Raises:
+        ValueError: it is not of that form, or a value is none that can be asked for.
+
+    """
+    *names, splits, adding = text.split()
+    plan: dict[str, Value] = dict(zip(PLANNED, [*names, int(splits), adding], strict=True))
+    options = Hopper.options()
+    for name, value in plan.items():
+        if value == options[name].default or value not in options[name].choices:
+            raise ValueError(f"'{value}' of '{text}' is no value of {name}")
+    return plan
 
 
 def _plan_of(options: Mapping[str, Value]) -> Plan:
@@ -421,6 +466,11 @@ def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:
         lines <= LARGEST_BOX and lines % (SWIZZLED_LINES if along_k else INSTRUCTION_ROWS) == 0
         for lines, along_k in shares
     )
+
+
+def _unshared(plan: Plan, params: Mapping[str, Value]) -> list[str]:
+    """Return the roles by which each consumer has a tile of its own, as far as the plan goes with them."""
+    return [role for role in ROLES if role != COOPERATIVE and _legal(replace(plan, role=role), params)]
 
 
 def _tiles() -> Iterator[tuple[int, int, str]]:

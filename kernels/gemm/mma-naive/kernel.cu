@@ -5,15 +5,15 @@
 // layouts are documented, so sums go straight from registers to C, and the tile in shared memory can have
 // any shape that suits. Here it has the simplest: a line is 64 elements, 128 bytes, one after the other.
 //
-// What limits it: just that. The 8 rows of a matrix that ldmatrix reads at once lie 128 bytes apart, so all 8
-// are in the same four banks, and come one after the other: 32 wavefronts for an ldmatrix.x4 instead of 4.
+// What limits it: just that. The 8 rows of a matrix that ldmatrix reads at once lie 128 bytes apart, so all
+// 8 are in the same four banks, and come one after the other: 32 wavefronts for an ldmatrix.x4 instead of 4.
 // (The bank model says 128 wavefronts, 112 of them conflicts, for the four ldmatrix.x4 of 16x64; ncu counted
-// the same on an H200, 2026-11-29.) A step of this kernel then takes 8 warps x 32 ldmatrix x 32 = 8192 cycles
-// of the shared-memory port for 1024 HMMA. So this rung is slower than wmma-warptile, whose lines are padded:
-// it begins a branch of its own, of kernels that say themselves where each byte lies, and shows what unpadded
-// lines cost, by a change of one line of code in each of the next two. The whole branch stays below
-// wmma-warptile up to mma-raster, for it changes one thing at a time: its copies still pass through registers,
-// and fragments are loaded when they are needed, not before. ampere puts all together.
+// the same on an H200, 2026-11-29.) A step of this kernel then takes 8 warps x 32 ldmatrix x 32 = 8192
+// cycles of the shared-memory port for 1024 HMMA. So this rung is slower than wmma-warptile, whose lines are
+// padded: it begins a branch of its own, of kernels that say themselves where each byte lies, and shows what
+// unpadded lines cost, by a change of one line of code in each of the next two. The whole branch stays below
+// wmma-warptile up to mma-raster, for it changes one thing at a time: its copies still pass through
+// registers, and fragments are loaded when they are needed, not before. ampere puts all together.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 90, 86 and 86 TFLOP/s; 13, 12 and 11 % of the faster library; 15, 15 and 15 % of the ceiling of

@@ -8,10 +8,10 @@
 // SWIZZLE_128B. place_of() is all that differs from mma-naive.
 //
 // What limits it: mma.sync itself, and what stands between the products: a barrier every 64 of k, and the
-// registers through which the next tiles come. It is not faster than mma-padded: neither has a conflict, an
-// SM holds one block of either, whose registers, not its memory, keep a second one out, and these places
-// take six instructions more a step (263 instead of 257, NVRTC 13.0). What is won are 12 KB of 108 KB, and
-// the order of bytes that the rungs above need.
+// registers through which the next tiles come. It is not faster than mma-padded, and for each cycle as fast
+// within 1 %: neither has a conflict, an SM holds one block of either, whose registers, not its memory, keep
+// a second one out, and these places take six instructions more a step (263 instead of 257, NVRTC 13.0). What
+// is won are 12 KB of 108 KB, and the order of bytes that the rungs above need.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 276, 299 and 319 TFLOP/s; 39, 40 and 41 % of the faster library; 46, 53 and 55 % of the ceiling

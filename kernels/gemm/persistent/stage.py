@@ -1,6 +1,6 @@
 """warp-specialized blocks that stay on their SM, and take one tile of C after the other.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

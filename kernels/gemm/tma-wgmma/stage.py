@@ -1,6 +1,6 @@
 """One warpgroup that takes turns: TMA brings a tile, wgmma multiplies it from shared memory.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """wgmma-pipelined with warps of their own for the copies: a producer and two consumers.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

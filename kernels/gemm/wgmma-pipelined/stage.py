@@ -1,6 +1,6 @@
 """tma-wgmma with a ring of stages: tiles are on their way while others are multiplied.
 
-kernel.cu says the idea, what limits it, and what the next rung changes.
+kernel.cu says the idea, what limits it, what was measured, and what the next rung changes.
 """
 
 from __future__ import annotations

@@ -7,13 +7,14 @@
 // the tensor cores work, and one barrier a step is enough: nobody writes to what somebody may still read.
 //
 // What limits it: the shared-memory port. A warp's 16x16 tile takes two fragments, 8 wavefronts of 128 bytes,
-// for two HMMA, and each fragment is used for one product only. Two places also cost: which of them is read is
-// worked out in each step, and registers are more (40 instead of 32 with f16, 36 with bf16, NVRTC 13.0), so an
-// SM holds three blocks of it, where it holds four of wmma-tiled with f16: the other blocks covered part of the
-// wait before, too. That is why it gains 2 % at most with f16, and loses 2 to 7 % with bf16, whose fragments
-// come by more instructions. (A compiler may undo it besides: without the __syncwarp() below the load from
-// global memory was put behind the last ldmatrix, where nothing is left to wait behind.) It is here because two
-// places are the step from which all later rungs go on.
+// for two HMMA, and each fragment is used for one product only. Two places also cost: which of them is read
+// is worked out in each step, and registers are more (40 instead of 32 with f16, 36 with bf16, NVRTC 13.0),
+// so an SM holds three blocks of it, where it holds four of wmma-tiled with f16: the other blocks covered
+// part of the wait before, too. That is why it gains 2 % at most with f16, and loses 2 to 7 % with bf16,
+// whose fragments come by more instructions. For each cycle it does 3 to 6 % more with f16 and 2 to 3 % less
+// with bf16; the rest is the clock's. (A compiler may undo it besides: without the __syncwarp() below the
+// load from global memory was put behind the last ldmatrix, where nothing is left to wait behind.) It is here
+// because two places are the step from which all later rungs go on.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 76, 80 and 80 TFLOP/s; 11, 10 and 10 % of the faster library; 13, 14 and 14 % of the ceiling of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.stage import GemmStage, climbed
@@ -104,5 +104,5 @@ def _case(stage: GemmStage, kept: recording.Recording, name: str) -> Case:
     """
     try:
         return stage.case(parse_arch(name.partition(" ")[0]), **kept.variants[name]["params"])
-    except (PtxlabError, TypeError) as error:
+    except (UsageError, MissingError, TypeError) as error:
         raise recording.damaged(kept.file, f"'{name}' is no point of {stage.name}: {error}") from error

@@ -74,8 +74,7 @@ def explain(
             shared_bytes=sum(stage.shared(case).values()),
         )
         result["occupancy"] = asdict(held) | {"registers": kernel["registers"]}
-        blocks = result["tiles"]["blocks"]
-        result["waves"] = waves(stage.work(case), blocks, machine, held) if held.blocks else None
+        result["waves"] = _waves(stage, case, machine, held) if held.blocks else None
     if draw:
         result["pipeline"] = _drawn(stage, case, machine, result["pipeline"], result["occupancy"])
     result["roofline"] = roofline(case, machine)
@@ -145,7 +144,8 @@ def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
     """Return operations and bytes.
 
     ``mma`` counts the m16n8k16 of all warps, ``instructions`` what executes them, per warp. ``loaded_bytes``
-    is what all blocks load of A and B: the same bytes again and again, most of them from the L2.
+    is what all blocks load of A and B: the same bytes again and again, most of them from the L2;
+    ``sent_bytes`` what they send on to each other.
     """
     problem = Problem.of(case)
     count, loaded = stage.mma_count(case), stage.loaded_bytes(case)
@@ -155,6 +155,7 @@ def _work(stage: GemmStage, case: Case) -> dict[str, Any]:
         "bytes": problem.nbytes,
         "flop_per_byte": problem.flop / problem.nbytes,
         "loaded_bytes": loaded,
+        "sent_bytes": stage.sent_bytes(case),
         "flop_per_loaded_byte": problem.flop / loaded,
         "mma": count,
         "opcode": opcode,
@@ -185,23 +186,27 @@ def _drawn(
     return told | drawn(line, macs_per_cycle, max(1, held["blocks"]) if held else 1)
 
 
-def waves(work: int, blocks: int, machine: Machine, held: Occupancy) -> dict[str, Any]:
+def _waves(stage: GemmStage, case: Case, machine: Machine, held: Occupancy) -> dict[str, Any]:
     """Return how often the GPU is filled with pieces of work, and what the last, partial filling costs.
 
     Blocks that are fewer than the pieces stay, and a wave is one piece for each of them. ``percent`` is the
-    mean filling of the waves: 100 when the last one is full, and no SM is left without a block.
+    mean filling of the waves: 100 when the last one is full, and no SM is left without a block. Even shares
+    of the pieces that are left (``even``) fill the last wave: it is shorter instead.
     """
+    work, blocks, even = stage.work(case), math.prod(stage.grid(case)), stage.streams(case)
     slots = machine.multiprocessors * held.blocks
-    stay = blocks < work
+    stay = even or blocks < work
     places = min(blocks, slots) if stay else slots
     count = work / places
+    length = count if even else math.ceil(count)
     idle = max(0, machine.multiprocessors - places)
     return {
         "slots": slots,
         "stay": stay,
+        "even": even,
         "waves": count,
         "last_blocks": (work - 1) % places + 1,
-        "percent": 100 * work / (math.ceil(count) * (places + idle)),
+        "percent": 100 * work / (length * (places + idle)),
         "busy_multiprocessors": min(blocks, machine.multiprocessors),
     }
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxlab.experiments.base import Case
     from ptxlab.experiments.gemm.stage import GemmStage
 
-Does = Literal["wait", "copy", "multiply", "finish", "arrive", "commit", "write"]
+Does = Literal["wait", "copy", "multiply", "finish", "arrive", "commit", "lay", "write"]
 
 STEP, TILE = "step", "tile"
 """What the phases of a barrier follow: the steps of all tiles, or the tiles."""
@@ -37,7 +37,7 @@ class Act:
     Attributes:
         does: waits for a barrier; copies tiles, whose bytes arrive at one when they land; starts products;
             waits until products are finished; arrives at a barrier, or has its products arrive when they are
-            finished (commit); or writes its sums.
+            finished (commit); lays its sums down where the stages were; or writes C.
         barrier: which one.
         ahead: so many steps, or where the barrier follows tiles so many tiles, behind the present one.
         count: arrivals.
@@ -93,7 +93,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Barrier:
-    """An mbarrier, or one for each stage.
+    """An mbarrier, or one for each stage; or another one, at which threads meet.
 
     Attributes:
         name: what it is called.
@@ -349,5 +349,6 @@ def _words(act: Act, line: Pipeline) -> str:
         "finish": f"until {index} is multiplied",
         "arrive": f"arrive {act.barrier}[{index}]",
         "commit": f"commit to {act.barrier}[{index}]",
+        "lay": "sums into the stages",
         "write": f"C by {line.writing}",
     }[act.does]

@@ -197,10 +197,18 @@ def _points(names: list[str], run: Run) -> list[Point]:
                 found += [(stage, case) for case in cases]
                 problems = run.failed
                 if not run.lab.worker:
-                    run.record.result["recorded"] += recorded(stage)
+                    _recall(stage, run.record)
         except PtxlabError as error:
             run.skip(stage.name, error, problems)
     return found
+
+
+def _recall(stage: GemmStage, record: Record) -> None:
+    """Add what was recorded of a stage, or that nothing ever was."""
+    rows = recorded(stage)
+    record.result["recorded"] += rows
+    if not rows:
+        record.result["notes"].append(f"{stage.name} is compiled and modelled, not run on any GPU yet")
 
 
 def _compiled(found: list[Point], run: Run) -> list[Entrant]:

@@ -239,6 +239,11 @@ class GemmStage(Experiment):
         """Return the pieces of work that blocks are there for: tiles, or parts of tiles split along k."""
         return self.tiles(case)
 
+    def streams(self, case: Case) -> bool:
+        """Return whether blocks get even shares of the tiles that are left beside whole waves (stream-K)."""
+        del case
+        return False
+
     def pieces(self, case: Case) -> int:
         """Return how many blocks compute a tile, each a part of k."""
         del case
@@ -254,6 +259,11 @@ class GemmStage(Experiment):
         rows, cols, depth = self.tile(case)
         steps = self.multiplied(case) * self.steps(case)
         return steps * (rows + cols) * depth * TYPES[case.dtype].nbytes
+
+    def sent_bytes(self, case: Case) -> int:
+        """Return what all blocks together send on to others of A and B: through distributed shared memory."""
+        del case
+        return 0
 
     def steps(self, case: Case) -> int:
         """Return how many steps a tile takes along k."""

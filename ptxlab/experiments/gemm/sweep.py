@@ -44,7 +44,7 @@ def points(
         values = fixed | {name: value for part in parts for name, value in part.items()}
         values.setdefault("out", _out(stage, values))
         try:
-            found.append(stage.case(arch, **values))
+            found.append(_case(stage, arch, values))
         except UsageError as error:
             if axes:
                 record.skip(f"{stage.name} {_named(parts)}", error.message)
@@ -52,6 +52,14 @@ def points(
     if not found:
         raise refused[0]
     return found
+
+
+def _case(stage: GemmStage, arch: str, values: Mapping[str, Value]) -> Case:
+    """Return the point; integers are summed in s32 where no other type was asked for."""
+    case = stage.case(arch, **values)
+    if values.get("acc", case.acc) != case.acc:
+        raise UsageError(f"--acc {values['acc']} is not for --dtype {case.dtype}; legal: {case.acc}")
+    return case
 
 
 def _out(stage: GemmStage, values: Mapping[str, Value]) -> Value:

@@ -459,6 +459,7 @@ def _work(each: dict[str, Any]) -> list[tuple[Cell, ...]]:
         *_roofline(each["roofline"]),
         ("bytes of A and B that all blocks load", work["loaded_bytes"]),
         ("FLOP per byte loaded", f"{work['flop_per_loaded_byte']:.1f}"),
+        *([("bytes that blocks send on to each other", work["sent_bytes"])] if work["sent_bytes"] else []),
         *_products(work),
         ("mnk / 2048, without the padding of tiles", f"{work['mma_of_whole_tiles']:.10g}"),
         ("useful part of the tiles, %", f"{work['useful_percent']:.1f}"),
@@ -543,7 +544,7 @@ def _occupancy(each: dict[str, Any]) -> list[Block]:
         ("of the warps it can hold, %", f"{held['percent']:.0f}"),
         ("blocks that all SMs hold at once", filled["slots"]),
         (f"waves of {what}: the blocks stay" if filled["stay"] else "waves", f"{filled['waves']:.2f}"),
-        (f"{what} of the last wave", filled["last_blocks"]),
+        (f"{what} of the last wave{', in even shares' if filled['even'] else ''}", filled["last_blocks"]),
         ("mean filling of the waves, %", f"{filled['percent']:.0f}"),
     ]
     return [Table("occupancy and waves", ("quantity", "value"), rows)]
