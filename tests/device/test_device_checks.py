@@ -275,7 +275,8 @@ def test_a_product_that_cublas_does_not_have_is_a_sentence() -> None:
     note = prepare(library, gemm(("bf16", "f16", "f16")), [Places(1, 2, 3)])
     assert note == (
         "cuBLAS has no bf16/f16/f16 (operands/sums/result); legal: "
-        "bf16/f32/bf16, bf16/f32/f32, f16/f16/f16, f16/f32/f16, f16/f32/f32"
+        "bf16/f32/bf16, bf16/f32/f32, e4m3/f32/bf16, e4m3/f32/f16, e4m3/f32/f32, f16/f16/f16, f16/f32/f16, "
+        "f16/f32/f32, s8/s32/s32, tf32/f32/f32"
     )
 
 
