@@ -26,6 +26,7 @@ from ptxlab.experiments.gemm.reference import (
     stream,
     sums,
 )
+from ptxlab.experiments.gemm.stage import LARGEST_SIZE
 from ptxlab.isa.accumulate import mma_arithmetic, multiply_add
 from ptxlab.isa.numbers import decode
 
@@ -323,7 +324,7 @@ def test_bounds_grow_with_depth_and_with_the_accumulator() -> None:
     depths = [bound(k, "f32", integers=False).unit for k in (16, 4096, 2**20)]
     assert depths == sorted(depths)
     assert bound(64, "f16", integers=False).unit > 100 * bound(64, "f32", integers=False).unit
-    assert math.isfinite(bound(2**31 - 128, "f16", integers=False).unit)
+    assert math.isfinite(bound(LARGEST_SIZE, "f16", integers=False).unit)
 
 
 @given(values=st.lists(st.floats(allow_nan=False, width=64), min_size=1, max_size=20))

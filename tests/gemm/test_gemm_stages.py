@@ -14,6 +14,8 @@ from ptxlab.experiments.gemm.catalogue import recorded
 from ptxlab.experiments.gemm.conclude import conclude
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
 from ptxlab.experiments.gemm.machine import LIMITS, MACHINES, RESOURCES, machine, occupancy
+from ptxlab.experiments.gemm.stage import LARGEST_SIZE
+from ptxlab.experiments.gemm.wgmma import ClusterStage
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.unit import build_unit, kernel_name
 from ptxlab.sass.claims import check_claims
@@ -60,6 +62,18 @@ def test_tails_are_multiplied_whole() -> None:
     stage = find_stage("wmma-naive")
     case = stage.case("sm_90a", m=17, n=33, k=5)
     assert (stage.tiles(case), stage.steps(case), stage.mma_count(case)) == (6, 1, 12)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_last_tiles_of_the_largest_c_end_within_32_bits(name: str) -> None:
+    """Kernels count rows and columns in int, also those outside of C that fill up tiles and clusters."""
+    stage = find_stage(name)
+    largest = LARGEST_SIZE // stage.granule * stage.granule
+    for variant in stage.variants(ARCHS[name]):
+        rows, cols, _ = stage.tile(variant)
+        down, across = stage.cluster_tiles(variant) if isinstance(stage, ClusterStage) else (1, 1)
+        for unit in (rows * down, cols * across):
+            assert -(-largest // unit) * unit < 2**31, variant.key
 
 
 def test_tiles_that_make_up_clusters_are_multiplied_too() -> None:

@@ -25,8 +25,8 @@ MODULE = "stage"
 
 TYPE_NAMES = ("dtype", "acc", "out")
 
-LARGEST_SIZE = 2**31 - 128
-"""Of m, n and k: kernels count them in 32 bits, and a last tile may reach past the end."""
+LARGEST_SIZE = 2**31 - 512
+"""Of m, n and k: kernels count in 32 bits, and the last tiles, of a whole cluster, may reach past the end."""
 
 MOST_INTEGERS = 2**17 - 1
 """Products of 8-bit integers that surely add up to less than 2^31."""
