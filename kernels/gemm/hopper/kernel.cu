@@ -25,7 +25,8 @@
 //   all blocks of a cluster have the same number of tiles: Schedule, which counts in clusters
 //   parts are added in the same order, whoever comes last: Partials, SumsImage
 //   sums do not overwrite stages that are still read: consume(), where all consumers meet before
-//   no block ends while others may still arrive at its barriers, or read its sums: the last Cluster::meet()
+//   no block ends while others may still arrive at its barriers, or read its sums: the last Cluster::meet(),
+//   which arrivals just before it may overtake by the letter, as both are relaxed (FINDINGS.md, last entry)
 //   what lanes wrote to shared memory is seen by TMA: PanelStore, fence_proxy_async
 //   a panel is overwritten when TMA has read it, and none is left unread at the end: PanelStore, tma_wait
 //
