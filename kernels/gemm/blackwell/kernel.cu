@@ -83,9 +83,7 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
             TileB::load(stage + TileA::BYTES, b, col, step * BK, full);
         }
     }
-    // The block must not end while the tensor cores still arrive at its barriers.
-#pragma unroll 1
-    for (int stage = 0; stage < STAGES; ++stage, turn.advance()) ring.wait_empty(turn);
+    ring.drain(turn);  // the block must not end while the tensor cores still arrive at its barriers
 }
 
 // One thread multiplies them. Where a tile's first product goes, nothing is added to what lies there.

@@ -37,8 +37,9 @@
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_cluster.cuh>
 #include <ptxlab/gemm_edges.cuh>
+#include <ptxlab/gemm_multiply.cuh>
 #include <ptxlab/gemm_operand.cuh>
-#include <ptxlab/gemm_order.cuh>
+#include <ptxlab/gemm_schedule.cuh>
 #include <ptxlab/gemm_store.cuh>
 #include <ptxlab/setmaxnreg.cuh>
 
@@ -53,7 +54,9 @@ using Cluster = ptxlab::ClusterPlace<CLUSTER_M, CLUSTER_N>;
 using Ring = ptxlab::Ring<STAGES>;
 using Turn = ptxlab::Turn<STAGES>;
 using Store = ptxlab::PanelStore<OUT, SCALED, BUFFERS>;
+using Tiles = ptxlab::Schedule<Cluster, ptxlab::Deal::whole, 1, BM, BN, BK, GROUP>;
 using ptxlab::TensorMap;
+using ptxlab::Work;
 
 constexpr bool MULTICAST = SHARE == 0;
 constexpr bool SHARES_A = CLUSTER_N > 1, SHARES_B = CLUSTER_M > 1;
@@ -72,40 +75,17 @@ __device__ __forceinline__ unsigned part_of_b(const Cluster& place)
     return BYTES_A + place.row * ShareOfB::BYTES;
 }
 
-// The tiles of this block, one after the other.
-struct Tiles {
-    Cluster place;
-    int down, across;  // clusters' worth of tiles
-    int index, stride;
-
-    __device__ __forceinline__ Tiles(int m, int n)
-        : down((m - 1) / (BM * CLUSTER_M) + 1), across((n - 1) / (BN * CLUSTER_N) + 1),
-          index(blockIdx.x / Cluster::BLOCKS), stride(gridDim.x / Cluster::BLOCKS)
-    {
-    }
-
-    __device__ __forceinline__ bool next(int& row, int& col)
-    {
-        if (index >= down * across) return false;
-        const ptxlab::TileAt at = ptxlab::serpentine<GROUP>(index, down, across);
-        row = (at.row * CLUSTER_M + place.row) * BM;
-        col = (at.col * CLUSTER_N + place.col) * BN;
-        index += stride;
-        return true;
-    }
-};
-
 // One thread fills stage after stage, for this block and its neighbours in the cluster.
 __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring,
-                                        unsigned shared, Tiles tiles, int steps)
+                                        unsigned shared, Tiles tiles)
 {
     Turn turn;
-    int row, col;
-    while (tiles.next(row, col)) {
-        row += tiles.place.col * (BM / CLUSTER_N);
-        col += tiles.place.row * (BN / CLUSTER_M);
+    Work work;
+    while (tiles.next(work)) {
+        const int row = work.row + tiles.place.col * (BM / CLUSTER_N);
+        const int col = work.col + tiles.place.row * (BN / CLUSTER_M);
 #pragma unroll 1
-        for (int step = 0; step < steps; ++step, turn.advance()) {
+        for (int step = 0; step < tiles.steps; ++step, turn.advance()) {
             const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
             const unsigned own = MULTICAST ? full : landed(ring, turn.stage);
             const unsigned to_a = stage + part_of_a(tiles.place), to_b = stage + part_of_b(tiles.place);
@@ -122,11 +102,12 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
                 ShareOfB::load(to_b, b, col, step * BK, SHARES_B ? own : full);
         }
     }
+    if constexpr (Cluster::TILES > 1) ring.drain(turn);  // neighbours arrive at these barriers
 }
 
 // SHARE 1: one thread sends what has landed on to the neighbours. Their stages are empty, as this block's own
 // is: "empty" counts the consumers of all of them; so none is overwritten while it is still sent, either.
-__device__ __forceinline__ void forward(const Ring& ring, unsigned shared, Tiles tiles, int steps)
+__device__ __forceinline__ void forward(const Ring& ring, unsigned shared, Tiles tiles)
 {
     Turn turn;
     const Cluster& place = tiles.place;
@@ -135,10 +116,10 @@ __device__ __forceinline__ void forward(const Ring& ring, unsigned shared, Tiles
         const unsigned full = ptxlab::map_to_block(ring.full(turn.stage), neighbour);
         ptxlab::bulk_send(ptxlab::map_to_block(part, neighbour), part, bytes, full);
     };
-    int row, col;
-    while (tiles.next(row, col)) {
+    Work work;
+    while (tiles.next(work)) {
 #pragma unroll 1
-        for (int step = 0; step < steps; ++step, turn.advance()) {
+        for (int step = 0; step < tiles.steps; ++step, turn.advance()) {
             const unsigned stage = shared + turn.stage * STAGE;
             ptxlab::mbarrier_wait(landed(ring, turn.stage), turn.parity);
 #pragma unroll
@@ -152,29 +133,6 @@ __device__ __forceinline__ void forward(const Ring& ring, unsigned shared, Tiles
     }
 }
 
-// A warpgroup multiplies its 64 rows of all stages of a tile.
-__device__ __forceinline__ void multiply(unsigned (&sums)[1][1][BN / 2], const Ring& ring, Turn& turn,
-                                         const Cluster& place, unsigned shared, int consumer, int steps)
-{
-    const int lane = threadIdx.x % 32;
-    int read = 0;  // the stage of the step before
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-        const unsigned stage = shared + turn.stage * STAGE;
-        ring.wait_full(turn);
-        ptxlab::wgmma_fence();
-        ptxlab::multiply_tile<TYPE, BN, 1, 1, A_K, B_K>(sums, stage + consumer * ptxlab::BYTES_OF_64_ROWS,
-                                                        stage + BYTES_A, step > 0);
-        ptxlab::wgmma_commit();
-        ptxlab::wgmma_wait<1>();  // the products of the step before are done
-        if (step > 0) place.release(ring.empty(read), lane);
-        read = turn.stage;
-        turn.advance();
-    }
-    ptxlab::wgmma_wait<0>();
-    place.release(ring.empty(read), lane);  // the next tile needs the stage
-}
-
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(128 * (1 + CONSUMERS), 1)
@@ -186,8 +144,7 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     const unsigned panels = shared + STAGES * STAGE;
     const Ring ring(panels + 4 * CONSUMERS * Store::BYTES);
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // alike in the warp, and known to be
-    Tiles tiles(m, n);
-    const int steps = (k - 1) / BK + 1;
+    Tiles tiles(m, n, k);
 
     if (threadIdx.x == 0) {
         if constexpr (!MULTICAST)
@@ -199,21 +156,21 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     if (warp < 4) {
         ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
         unsigned leader;
-        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles, steps);
-        if (!MULTICAST && warp == 1 && ptxlab::elect(~0u, leader)) forward(ring, shared, tiles, steps);
+        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles);
+        if (!MULTICAST && warp == 1 && ptxlab::elect(~0u, leader)) forward(ring, shared, tiles);
     } else {
         ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         Store store{panels + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta}};
+        const unsigned own = shared + (warp / 4 - 1) * ptxlab::BYTES_OF_64_ROWS;  // its rows of A
         Turn turn;
-        int row, col;
-        while (tiles.next(row, col)) {
+        Work work;
+        while (tiles.next(work)) {
             unsigned sums[1][1][BN / 2];
-            multiply(sums, ring, turn, tiles.place, shared, warp / 4 - 1, steps);
-            store.template store<BN, 1>(to, sums[0], row + (warp - 4) * 16, col);
+            const int last = ptxlab::start_products<TYPE, STAGE, A_K, B_K>(sums, ring, turn, tiles.place,
+                                                                           own, shared + BYTES_A, tiles.steps);
+            ptxlab::end_products(ring, tiles.place, last);
+            store.template store<BN, 1>(to, sums[0], work.row + (warp - 4) * 16, work.col);
         }
         Store::finish();
     }
-    // A neighbour may still arrive at a barrier of this block. By the letter its arrival may come later than
-    // this, too: both are relaxed (FINDINGS.md of hopper, last entry).
-    Cluster::meet();
 }

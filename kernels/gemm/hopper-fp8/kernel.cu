@@ -37,8 +37,9 @@
 #include <ptxlab/elect.cuh>
 #include <ptxlab/gemm_baton.cuh>
 #include <ptxlab/gemm_cluster.cuh>
+#include <ptxlab/gemm_multiply.cuh>
 #include <ptxlab/gemm_operand.cuh>
-#include <ptxlab/gemm_order.cuh>
+#include <ptxlab/gemm_schedule.cuh>
 #include <ptxlab/gemm_store.cuh>
 #include <ptxlab/griddepcontrol.cuh>
 #include <ptxlab/setmaxnreg.cuh>
@@ -57,45 +58,24 @@ using Ring = ptxlab::Ring<STAGES>;
 using Turn = ptxlab::Turn<STAGES>;
 using Store = ptxlab::PanelStore<OUT, SCALED, BUFFERS, BIAS, ptxlab::Activation::ACTIVATION>;
 using Sums = unsigned[HIGH][PARTS][N / 2];
+using Tiles = ptxlab::Schedule<Cluster, ptxlab::Deal::whole, 1, BM, BN, BK, GROUP>;
 using ptxlab::Baton;
 using ptxlab::TensorMap;
-
-// The tiles of this block, one after the other.
-struct Tiles {
-    Cluster place;
-    int down, across;  // clusters' worth of tiles
-    int index, stride;
-
-    __device__ __forceinline__ Tiles(int m, int n)
-        : down((m - 1) / (BM * CLUSTER_M) + 1), across((n - 1) / (BN * CLUSTER_N) + 1),
-          index(blockIdx.x / Cluster::BLOCKS), stride(gridDim.x / Cluster::BLOCKS)
-    {
-    }
-
-    __device__ __forceinline__ bool next(int& row, int& col)
-    {
-        if (index >= down * across) return false;
-        const ptxlab::TileAt at = ptxlab::serpentine<GROUP>(index, down, across);
-        row = (at.row * CLUSTER_M + place.row) * BM;
-        col = (at.col * CLUSTER_N + place.col) * BN;
-        index += stride;
-        return true;
-    }
-};
+using ptxlab::Work;
 
 // One thread fills stage after stage, for this block and its neighbours in the cluster.
 __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, const Ring& ring,
-                                        unsigned shared, Tiles tiles, int steps)
+                                        unsigned shared, Tiles tiles)
 {
     Turn turn;
     const unsigned part_a = tiles.place.col * ShareOfA::BYTES;
     const unsigned part_b = BYTES_A + tiles.place.row * ShareOfB::BYTES;
-    int row, col;
-    while (tiles.next(row, col)) {
-        row += tiles.place.col * (BM / CLUSTER_N);
-        col += tiles.place.row * (BN / CLUSTER_M);
+    Work work;
+    while (tiles.next(work)) {
+        const int row = work.row + tiles.place.col * (BM / CLUSTER_N);
+        const int col = work.col + tiles.place.row * (BN / CLUSTER_M);
 #pragma unroll 1
-        for (int step = 0; step < steps; ++step, turn.advance()) {
+        for (int step = 0; step < tiles.steps; ++step, turn.advance()) {
             const unsigned stage = shared + turn.stage * STAGE, full = ring.full(turn.stage);
             ring.wait_empty(turn);
             ptxlab::mbarrier_arrive_expect_tx(full, STAGE);  // from neighbours too, and zeros from outside
@@ -105,31 +85,18 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
             else ShareOfB::multicast(stage + part_b, b, col, step * BK, full, tiles.place.col_mask());
         }
     }
+    if constexpr (Cluster::TILES > 1) ring.drain(turn);  // neighbours arrive at these barriers
 }
 
 // A warpgroup multiplies its rows of all stages of a tile, and leaves the sums to the tensor cores.
 __device__ __forceinline__ void multiply(Sums& sums, const Ring& ring, Turn& turn, const Cluster& place,
                                          unsigned shared, int first_row, int steps, Baton& baton)
 {
-    const int lane = threadIdx.x % 32;
-    int read = 0;  // the stage of the step before
+    const unsigned a = shared + first_row * ptxlab::LINE, b = shared + BYTES_A;
     if constexpr (PINGPONG) baton.take();
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-        const unsigned stage = shared + turn.stage * STAGE;
-        ring.wait_full(turn);
-        ptxlab::wgmma_fence();
-        ptxlab::multiply_tile<TYPE, N, HIGH, PARTS, true, true>(sums, stage + first_row * ptxlab::LINE,
-                                                                stage + BYTES_A, step > 0);
-        ptxlab::wgmma_commit();
-        ptxlab::wgmma_wait<1>();  // the products of the step before are done
-        if (step > 0) place.release(ring.empty(read), lane);
-        read = turn.stage;
-        turn.advance();
-    }
+    const int last = ptxlab::start_products<TYPE, STAGE, true, true>(sums, ring, turn, place, a, b, steps);
     if constexpr (PINGPONG) baton.hand_over();
-    ptxlab::wgmma_wait<0>();
-    place.release(ring.empty(read), lane);
+    ptxlab::end_products(ring, place, last);
 }
 
 // The same, but adds the products of each stage to sums of its own.
@@ -163,23 +130,25 @@ __device__ __forceinline__ void multiply_and_add(Sums& sums, const Ring& ring, T
 }
 
 __device__ __forceinline__ void consume(const TensorMap& c, Store store, const Ring& ring, unsigned shared,
-                                        Tiles tiles, int steps, int warp, Baton baton)
+                                        Tiles tiles, int warp, Baton baton)
 {
     const int first_row = PINGPONG ? 0 : warp / 4 * HIGH * 64;  // of this warpgroup, in the tile
+    const int steps = tiles.steps;
     Turn turn;
-    int row, col, other_row, other_col;
-    if (PINGPONG && warp / 4 == 1 && tiles.next(other_row, other_col)) turn.advance(steps);  // the other's
-    while (tiles.next(row, col)) {
-        store.epilogue.template prefetch<BN>(col);
+    if (PINGPONG && warp / 4 == 1) turn.advance(tiles.skip());  // the first tile is the other's
+    Work work;
+    while (tiles.next(work)) {
+        store.epilogue.template prefetch<BN>(work.col);
         Sums sums;
         if constexpr (PROMOTED) multiply_and_add(sums, ring, turn, tiles.place, shared, first_row, steps);
         else multiply(sums, ring, turn, tiles.place, shared, first_row, steps, baton);
-        row += first_row + warp % 4 * 16;
+        const int row = work.row + first_row + warp % 4 * 16;
         if (row < store.epilogue.m) {  // without it ptxas lets gelu into the products' pipeline (C7514)
 #pragma unroll
-            for (int i = 0; i < HIGH; ++i) store.template store<N, PARTS>(c, sums[i], row + 64 * i, col);
+            for (int i = 0; i < HIGH; ++i)
+                store.template store<N, PARTS>(c, sums[i], row + 64 * i, work.col);
         }
-        if (PINGPONG && tiles.next(other_row, other_col)) turn.advance(steps);
+        if constexpr (PINGPONG) turn.advance(tiles.skip());
     }
     Store::finish();
 }
@@ -197,8 +166,7 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     const Ring ring(staging + 4 * CONSUMERS * Store::BYTES);
     const unsigned batons = ring.barriers + Ring::BYTES;
     const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // alike in the warp, and known to be
-    const Tiles tiles(m, n);
-    const int steps = (k - 1) / BK + 1;
+    const Tiles tiles(m, n, k);
 
     if (threadIdx.x == 0) {
         Baton::init(batons);
@@ -214,13 +182,10 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     if (warp < 4) {
         ptxlab::setmaxnreg_dec<PRODUCER_REGISTERS>();
         unsigned leader;
-        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles, steps);
+        if (warp == 0 && ptxlab::elect(~0u, leader)) produce(a, b, ring, shared, tiles);
     } else {
         ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         const Store store{staging + (warp - 4) * Store::BYTES, {c, m, n, alpha, beta, bias}};
-        consume(c_map, store, ring, shared, tiles, steps, warp - 4, Baton(batons, warp / 4 - 1));
+        consume(c_map, store, ring, shared, tiles, warp - 4, Baton(batons, warp / 4 - 1));
     }
-    // A neighbour may still arrive at a barrier of this block. By the letter its arrival may come later than
-    // this, too: both are relaxed (FINDINGS.md of hopper, last entry).
-    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();
 }

@@ -25,8 +25,8 @@
 //   all blocks of a cluster have the same number of tiles: Schedule, which counts in clusters
 //   parts are added in the same order, whoever comes last: Partials, SumsImage
 //   sums do not overwrite stages that are still read: consume(), where all consumers meet before
-//   no block ends while others may still arrive at its barriers, or read its sums: the last Cluster::meet(),
-//   which arrivals just before it may overtake by the letter, as both are relaxed (FINDINGS.md, last entry)
+//   no block ends while others may still arrive at its barriers: Ring::drain at the end of produce()
+//   nor while others read its sums: Cluster::wait at the end
 //   what lanes wrote to shared memory is seen by TMA: PanelStore, fence_proxy_async
 //   a panel is overwritten when TMA has read it, and none is left unread at the end: PanelStore, tma_wait
 //
@@ -53,6 +53,7 @@
 #include <ptxlab/gemm_cluster.cuh>
 #include <ptxlab/gemm_edges.cuh>
 #include <ptxlab/gemm_image.cuh>
+#include <ptxlab/gemm_multiply.cuh>
 #include <ptxlab/gemm_operand.cuh>
 #include <ptxlab/gemm_partials.cuh>
 #include <ptxlab/gemm_ring.cuh>
@@ -110,31 +111,18 @@ __device__ __forceinline__ void produce(const TensorMap& a, const TensorMap& b, 
             else ShareOfB::multicast(stage + part_b, b, col, step * BK, full, place.col_mask(), PolicyOfB());
         }
     }
+    if constexpr (Cluster::TILES > 1) ring.drain(turn);  // neighbours arrive at these barriers
 }
 
 // A warpgroup multiplies its rows of all stages of a tile.
 __device__ __forceinline__ void multiply(Sums& sums, const Ring& ring, Turn& turn, const Cluster& place,
                                          unsigned shared, int first_row, int steps, Baton& baton)
 {
-    const int lane = threadIdx.x % 32;
-    int read = 0;  // the stage of the step before
+    const unsigned a = shared + first_row * ptxlab::LINE, b = shared + BYTES_A;
     if constexpr (PINGPONG) baton.take();
-#pragma unroll 1
-    for (int step = 0; step < steps; ++step) {
-        const unsigned stage = shared + turn.stage * STAGE;
-        ring.wait_full(turn);
-        ptxlab::wgmma_fence();
-        ptxlab::multiply_tile<TYPE, N, PARTS_M, PARTS_N, A_K, B_K>(sums, stage + first_row * ptxlab::LINE,
-                                                                   stage + BYTES_A, step > 0);
-        ptxlab::wgmma_commit();
-        ptxlab::wgmma_wait<1>();  // the products of the step before are done
-        if (step > 0) place.release(ring.empty(read), lane);
-        read = turn.stage;
-        turn.advance();
-    }
+    const int last = ptxlab::start_products<TYPE, STAGE, A_K, B_K>(sums, ring, turn, place, a, b, steps);
     if constexpr (PINGPONG) baton.hand_over();
-    ptxlab::wgmma_wait<0>();
-    place.release(ring.empty(read), lane);
+    ptxlab::end_products(ring, place, last);
 }
 
 #if !IMAGE
@@ -187,7 +175,9 @@ __device__ __forceinline__ void consume(OUT* c, const TensorMap&, const Store& s
         image.template lay<N, PARTS_N>(sums[i], first_row + 64 * i + warp % 4 * 16, 0);
     if constexpr (CLUSTER_K > 1) Cluster::hand_over();
     else ptxlab::meet_of(THREADS);
-    image.write<OUT, THREADS>(reinterpret_cast<Passing*>(c), store.epilogue, row, col, threadIdx.x - 128);
+    auto share = image.template fetch<THREADS, Passing>(store.epilogue.m - row, threadIdx.x - 128);
+    if constexpr (CLUSTER_K > 1) Cluster::arrive();  // the images of the others have been read
+    Image::write<OUT>(reinterpret_cast<Passing*>(c), share, store.epilogue, row, col);
 }
 #endif
 
@@ -226,6 +216,7 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
         if (warp == 0 && ptxlab::elect(~0u, leader))
             produce(SWAPPED ? b : a, SWAPPED ? a : b, ring, shared, tiles);
         if constexpr (CLUSTER_K > 1) Cluster::hand_over();  // with the consumers of all blocks
+        if constexpr (CLUSTER_K > 1) Cluster::arrive();
     } else {
         if constexpr (CONSUMERS > 1) ptxlab::setmaxnreg_inc<CONSUMER_REGISTERS>();
         const Store store{staging + (warp - 4) * Store::BYTES,
@@ -234,5 +225,5 @@ KERNEL(const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
         const Partials partials{partial_sums, arrived, tiles.most_parts()};
         consume(c, c_map, store, partials, ring, shared, tiles, warp - 4, Baton(batons, warp / 4 - 1));
     }
-    if constexpr (Cluster::BLOCKS > 1) Cluster::meet();  // others may still arrive at a barrier, or read sums
+    if constexpr (CLUSTER_K > 1) Cluster::wait();  // others may still read sums
 }

@@ -62,9 +62,14 @@ struct ClusterPlace {
     // All threads of the cluster meet, and see what the others wrote to shared memory before.
     static __device__ __forceinline__ void hand_over()
     {
-        cluster_arrive<ClusterBarrier::release>();
-        cluster_wait<ClusterBarrier::release>();
+        arrive();
+        wait();
     }
+
+    // The same in two steps: what a thread has written or read before it arrives is done when the others
+    // have waited.
+    static __device__ __forceinline__ void arrive() { cluster_arrive<ClusterBarrier::release>(); }
+    static __device__ __forceinline__ void wait() { cluster_wait<ClusterBarrier::release>(); }
 
     // All threads of the cluster meet, or of the block that stands alone. Nothing that they wrote is handed
     // over; what was initialised before is, by mbarrier_init_fence().

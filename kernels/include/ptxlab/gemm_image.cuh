@@ -63,29 +63,58 @@ struct SumsImage {
         }
     }
 
-    // THREADS threads write what is this block's to write: of every round of all parts' blocks its own. Sums
-    // come from the images of all parts, and are added in the order of k. (row, col) is the first in C.
-    template <typename Out, int THREADS, typename C, typename OnTheWay>
-    __device__ __forceinline__ void write(C* c, const OnTheWay& epilogue, int row, int col, int thread) const
+    // What each of THREADS threads has of the block's share of the tile, 16 bytes of C a piece: of every round
+    // of all parts' blocks one.
+    template <int THREADS, typename C>
+    struct Share {
+        static constexpr int EACH = 16 / sizeof(C), PER_ROW = COLS / EACH, ROUND = PARTS * THREADS;
+        static constexpr int PIECES = (ROWS * PER_ROW - 1) / ROUND + 1;
+        unsigned sums[PIECES][EACH / 4][4];
+        int first, count;  // the number of this thread's first piece, and how many pieces lie in rows of C
+    };
+
+    // Fetches the share's sums from the images of all parts, and adds them, in an order that their place in
+    // the tile alone decides; `rows` of the tile are in C.
+    template <int THREADS, typename C>
+    __device__ __forceinline__ Share<THREADS, C> fetch(int rows, int thread) const
     {
-        constexpr int EACH = 16 / sizeof(C), PER_ROW = COLS / EACH;
-        const int count = min(ROWS, epilogue.m - row) * PER_ROW;
-#pragma unroll 2
-        for (int i = place.part * THREADS + thread; i < count; i += PARTS * THREADS) {
-            const int down = i / PER_ROW, across = i % PER_ROW * EACH;
-            const int to_row = row + down, to_col = col + across;
-            if (to_col >= epilogue.n) continue;  // rows of C are whole pieces of 16 bytes
-            float2 pairs[EACH / 2];
+        using Own = Share<THREADS, C>;
+        Own own;
+        own.first = place.part * THREADS + thread;
+        own.count = min(ROWS, rows) * Own::PER_ROW;
 #pragma unroll
-            for (int four = 0; four < EACH / 4; ++four) {
-                unsigned sums[1][1][4];
-                added_up(sums[0][0], at(down, across + 4 * four));
+        for (int piece = 0; piece < Own::PIECES; ++piece) {
+            const int i = own.first + piece * Own::ROUND;
+            if (i >= own.count) break;
+#pragma unroll
+            for (int four = 0; four < Own::EACH / 4; ++four)
+                added_up(own.sums[piece][four], at(i / Own::PER_ROW, i % Own::PER_ROW * Own::EACH + 4 * four));
+        }
+        return own;
+    }
+
+    // Writes the share; (row, col) is the tile's first in C.
+    template <typename Out, int THREADS, typename C, typename OnTheWay>
+    static __device__ __forceinline__ void write(C* c, Share<THREADS, C>& own, const OnTheWay& epilogue,
+                                                 int row, int col)
+    {
+        using Own = Share<THREADS, C>;
+#pragma unroll
+        for (int piece = 0; piece < Own::PIECES; ++piece) {
+            const int i = own.first + piece * Own::ROUND;
+            const int to_row = row + i / Own::PER_ROW, to_col = col + i % Own::PER_ROW * Own::EACH;
+            if (i >= own.count) break;
+            if (to_col >= epilogue.n) continue;  // rows of C are whole pieces of 16 bytes
+            float2 pairs[Own::EACH / 2];
+#pragma unroll
+            for (int four = 0; four < Own::EACH / 4; ++four) {
+                unsigned(&sums)[1][1][4] = reinterpret_cast<unsigned(&)[1][1][4]>(own.sums[piece][four]);
                 convert_sums<T, Out>(sums);
                 pairs[2 * four] = pair_of_sums(sums[0][0], 0, 0);
                 pairs[2 * four + 1] = pair_of_sums(sums[0][0], 0, 1);
             }
 #pragma unroll
-            for (int j = 0; j < EACH / 2; ++j)
+            for (int j = 0; j < Own::EACH / 2; ++j)
                 pairs[j] = finished(epilogue, pairs[j], to_row, to_col + 2 * j);
             store_pairs(c + static_cast<size_t>(to_row) * epilogue.n + to_col, pairs);
         }
@@ -97,22 +126,19 @@ private:
         return shared + (row * PITCH + col) * 4;
     }
 
-    // Four neighbours of all parts.
+    // Four neighbours of all parts. Each block begins with its own part and goes on to the next, so that not
+    // all of them read from the same one at the same time.
     __device__ __forceinline__ void added_up(unsigned (&sums)[4], unsigned at) const
     {
-        get(sums, 0, at);
+        load_shared(sums, at);
 #pragma unroll
-        for (int part = 1; part < PARTS; ++part) {
+        for (int i = 1; i < PARTS; ++i) {
+            const int part = place.part + i < PARTS ? place.part + i : place.part + i - PARTS;
             unsigned more[4];
-            get(more, part, at);
+            cluster_load(more, map_to_block(at, place.rank_of_part(part)));
 #pragma unroll
             for (int j = 0; j < 4; ++j) sums[j] = added<T>(sums[j], more[j]);
         }
-    }
-    __device__ __forceinline__ void get(unsigned (&sums)[4], int part, unsigned at) const
-    {
-        if constexpr (PARTS == 1) load_shared(sums, at);
-        else cluster_load(sums, map_to_block(at, place.rank_of_part(part)));
     }
     template <typename OnTheWay>
     static __device__ __forceinline__ float2 finished(const OnTheWay& epilogue, float2 pair, int row, int col)

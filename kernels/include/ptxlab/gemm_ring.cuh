@@ -67,6 +67,13 @@ struct Ring {
         mbarrier_wait(empty(turn.stage), turn.parity ^ 1);
     }
 
+    // Waits until all stages are empty: until then readers, those of neighbours too, may arrive at the barriers.
+    __device__ __forceinline__ void drain(Turn<STAGES> turn) const
+    {
+#pragma unroll 1
+        for (int stage = 0; stage < STAGES; ++stage, turn.advance()) wait_empty(turn);
+    }
+
     __device__ __forceinline__ void wait_full(const Turn<STAGES>& turn) const
     {
         mbarrier_wait(full(turn.stage), turn.parity);

@@ -12,9 +12,11 @@ struct Work {
     int tile, part, parts;  // of a tile that is split: its number, which part this is, and how many there are
 };
 
-// How the work is dealt out. Whole: tile after tile. Split: SPLITS parts of each tile, all alike. Stream-K:
-// whole tiles as long as there is one for every block, and the steps of those that are left in even shares,
-// so that all end at the same time; a share may be the end of one tile and the start of the next.
+// How the work is dealt out. Whole: tile after tile. Split: SPLITS parts of each tile, all alike, the first
+// parts of all tiles before the second ones: blocks that run at the same time then have the same k, and ask
+// the L2 for the same lines, which costs it less than other ones. Stream-K: whole tiles as long as there is
+// one for every block, and the steps of those that are left in even shares, so that all end at the same
+// time; a share may be the end of one tile and the start of the next.
 enum class Deal { whole, split, stream };
 
 // The work of this block, piece by piece: the blocks of a cluster have tiles that lie beside each other, or
@@ -46,7 +48,7 @@ struct Schedule {
     {
         if constexpr (DEAL == Deal::split) {
             if (index >= whole * SPLITS) return false;
-            set(work, index / SPLITS, index % SPLITS, SPLITS);
+            set(work, index % whole, index / whole, SPLITS);
         } else if (index < whole) {
             set(work, index, place.part, Cluster::PARTS);
         } else if (DEAL == Deal::stream && at < until) {
