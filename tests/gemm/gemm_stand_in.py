@@ -82,8 +82,11 @@ class StandIn:
         """Return what the check would find, and times of 2 ms (less for each further point) and 0.5 ms."""
         self.timeouts.append(timeout)
         self.jobs.append(job)
-        modules = {each.module for step in job.steps for each in _calls(step) if isinstance(each, Launch)}
-        if self.fault and (not self.faulty or modules & {f"{MODULE} {name}" for name in self.faulty}):
+        launches = [each for step in job.steps for each in _calls(step) if isinstance(each, Launch)]
+        for launch in launches:
+            assert launch.kernel.encode() in job.modules[launch.module], "a kernel that its cubin has not"
+        stages = {each.module.split()[1] for each in launches if each.module.startswith(f"{MODULE} ")}
+        if self.fault and (not self.faulty or stages & set(self.faulty)):
             raise self.fault
         report(Progress("sampling", 1, 20, {"stage 0": STAGE_MS, "cublas": LIBRARY_MS}))
         problem = self._problem(job)

@@ -20,7 +20,8 @@ from ptxlab.experiments.registry import find_stage
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
-EARLY = "if (place.row + place.col) { place.release(ring.empty(turn.stage), lane); __nanosleep(5000); }\n"
+RELEASE = "place.release(ring.empty({}), threadIdx.x % 32);"
+EARLY = f"if (place.row + place.col) {{ {RELEASE.format('turn.stage')} __nanosleep(5000); }}\n"
 """Blocks but that of rank 0 say that they have read a stage before they have: it is overwritten."""
 
 
@@ -101,13 +102,13 @@ def test_the_elements_of_the_ranks_are_those_of_c() -> None:
 
 
 def damaged_kernels(folder: Path) -> Path:
-    """Copy the kernels, with a stage cluster whose rank 1 gives back each stage before it has read it."""
+    """Copy the kernels, with a loop over k in which rank 1 gives back each stage before it has read it."""
     shutil.copytree(assets.kernels_folder(), folder / "kernels")
-    source = folder / "kernels" / "gemm" / "cluster" / "kernel.cu"
+    source = folder / "kernels" / "include" / "ptxlab" / "gemm_multiply.cuh"
     text = source.read_text(encoding="utf-8")
-    wait, release = "        ring.wait_full(turn);\n", "place.release(ring.empty(read), lane);"
+    wait, release = "        ring.wait_full(turn);\n", RELEASE.format("read")
     assert wait in text
-    assert release in text
+    assert text.count(release) == 2
     text = text.replace(release, f"if (place.row + place.col == 0) {release}")
     source.write_text(text.replace(wait, wait + EARLY), encoding="utf-8")
     return folder / "kernels"

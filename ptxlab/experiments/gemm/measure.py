@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -90,8 +91,8 @@ class Entrant:
 
     @property
     def module(self) -> str:
-        """Its cubin's name in a job."""
-        return f"{MODULE} {self.stage.name}"
+        """Its cubin's name in a job: points of one stage may be compiled apart."""
+        return f"{MODULE} {self.stage.name} {hashlib.sha256(self.cubin).hexdigest()[:8]}"
 
     def launch(self, result: str) -> Launch:
         """Return the launch that writes the result matrix of that name."""
