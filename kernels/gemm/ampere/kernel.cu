@@ -35,8 +35,8 @@
 // halves by mbarrier, other GROUPs, three stages.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 458, 470 and 459 TFLOP/s; 65, 62 and 59 % of the faster library; 76, 84 and 79 % of the ceiling
-// of mma-sync; over mma-raster +58.1, +54.4 and +48.7 %.
+// and 8192^3 457, 468 and 462 TFLOP/s; 66, 62 and 59 % of the faster library; 76, 84 and 77 % of the ceiling
+// of mma-sync; over mma-raster +58.2, +52.8 and +49.9 %.
 //
 // What the next rung changes (wgmma): the tensor cores read A and B from shared memory by themselves, and
 // TMA, one thread, brings them there: next to nothing stands beside the products.

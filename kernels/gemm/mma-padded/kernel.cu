@@ -12,8 +12,8 @@
 // decides how many stages or blocks fit it is not, and TMA and wgmma know no padding at all.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 278, 306 and 322 TFLOP/s; 40, 41 and 40 % of the faster library; 46, 54 and 55 % of the ceiling
-// of mma-sync; over mma-naive +204.4, +252.5 and +260.1 %.
+// and 8192^3 281, 309 and 324 TFLOP/s; 40, 40 and 41 % of the faster library; 47, 55 and 54 % of the ceiling
+// of mma-sync; over mma-naive +208.2, +244.9 and +257.0 %.
 //
 // What the next rung changes (mma-swizzle): no conflicts, and no padding either.
 //

@@ -18,8 +18,8 @@
 // more, walk over C in groups too.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 286, 301 and 309 TFLOP/s; 41, 40 and 40 % of the faster library; 47, 54 and 53 % of the ceiling
-// of mma-sync; over mma-swizzle +3.5, -1.9 (noise) and -1.5 (noise) %.
+// and 8192^3 288, 305 and 305 TFLOP/s; 41, 40 and 39 % of the faster library; 48, 55 and 51 % of the ceiling
+// of mma-sync; over mma-swizzle +3.2, +0.2 (noise) and -1.5 (noise) %.
 //
 // What the next rung changes (ampere): copies go past the registers, several tiles ahead, and fragments are
 // loaded a step before they are multiplied.

@@ -14,8 +14,8 @@
 // is won are 12 KB of 108 KB, and the order of bytes that the rungs above need.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 276, 299 and 319 TFLOP/s; 39, 40 and 41 % of the faster library; 46, 53 and 55 % of the ceiling
-// of mma-sync; over mma-padded -0.8 (noise), -0.9 (noise) and -0.7 (noise) %.
+// and 8192^3 278, 306 and 308 TFLOP/s; 39, 41 and 40 % of the faster library; 46, 55 and 51 % of the ceiling
+// of mma-sync; over mma-padded -0.8 (noise), +0.1 (noise) and -0.4 (noise) %.
 //
 // What the next rung changes (mma-raster): the order in which blocks walk over C.
 //

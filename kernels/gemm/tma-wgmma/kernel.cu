@@ -10,8 +10,8 @@
 // the same SM can keep the tensor cores busy.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 370, 538 and 604 TFLOP/s; 53, 71 and 76 % of the faster library; 41, 61 and 67 % of the ceiling
-// of wgmma; over ampere -18.6, +14.0 and +28.2 %.
+// and 8192^3 380, 541 and 597 TFLOP/s; 54, 71 and 76 % of the faster library; 41, 59 and 66 % of the ceiling
+// of wgmma; over ampere -15.9, +14.8 and +28.0 %.
 //
 // At 2048^3 an SM has two blocks at most of the three that it holds, and so fewer to take turns with: there
 // it is slower than ampere, which copies ahead. It is here because it is the shortest kernel that has both

@@ -12,8 +12,8 @@
 // block on an SM: while it starts or writes C, the tensor cores have nothing to do.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 555, 668 and 728 TFLOP/s; 78, 88 and 92 % of the faster library; 62, 75 and 81 % of the ceiling
-// of wgmma; over tma-wgmma +48.5, +24.5 and +20.6 %.
+// and 8192^3 550, 682 and 737 TFLOP/s; 79, 89 and 92 % of the faster library; 60, 75 and 81 % of the ceiling
+// of wgmma; over tma-wgmma +46.6, +24.6 and +20.4 %.
 //
 // What the next rung changes (warp-specialized): warps of their own ask for tiles, and do nothing else.
 //

@@ -17,8 +17,8 @@
 // because two places are the step from which all later rungs go on.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 76, 80 and 80 TFLOP/s; 11, 10 and 10 % of the faster library; 13, 14 and 14 % of the ceiling of
-// mma-sync; over wmma-tiled -2.9, -2.3 and -7.3 %.
+// and 8192^3 76, 79 and 82 TFLOP/s; 11, 10 and 11 % of the faster library; 13, 14 and 14 % of the ceiling of
+// mma-sync; over wmma-tiled -3.0, -4.2 and -6.6 %.
 //
 // What the next rung changes (wmma-warptile): a warp owns a larger tile, so that a fragment, once loaded, is
 // multiplied with several others.

@@ -26,8 +26,8 @@
 // whose lines are swizzled, has none.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 369, 398 and 423 TFLOP/s; 53, 52 and 53 % of the faster library; 61, 71 and 73 % of the ceiling
-// of mma-sync; over wmma-dbuf +380.3, +407.8 and +406.1 %.
+// and 8192^3 372, 409 and 426 TFLOP/s; 53, 53 and 54 % of the faster library; 62, 73 and 71 % of the ceiling
+// of mma-sync; over wmma-dbuf +382.1, +405.2 and +412.3 %.
 //
 // What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
 // ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.
