@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from readme_ladder import rungs
 from ptxlab.bench.stats import RESOLUTION
 from ptxlab.experiments import recording, runner
 from ptxlab.experiments.gemm import run
-from ptxlab.experiments.gemm.catalogue import recorded
+from ptxlab.experiments.gemm.catalogue import recorded, without_stale
 from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.render.show import blocks
@@ -105,6 +106,25 @@ def test_points_of_a_sweep_are_told_by_what_differs(without_gpu: Run) -> None:
     done = without_gpu("gemm", "--stage", "wmma-warptile", "--sweep", "tile_k=16,32", "--format", "csv")
     names = [line.partition(",")[0] for line in done.stdout.splitlines() if line.startswith("wmma-")]
     assert names == ["wmma-warptile tile_k=16", "wmma-warptile tile_k=32"]
+
+
+@pytest.mark.parametrize("change", [{"barrier": "yes"}, {"block": "96x96"}, {"m": "many"}])
+def test_a_point_that_is_no_more_is_stale_not_damage(
+    change: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Options come and go: what was recorded with one that is gone is shown, as of an older kernel."""
+    stage = find_stage("ampere")
+    (file,) = stage.recordings.glob("*.json")
+    text = json.loads(file.read_text(encoding="utf-8"))
+    name, first = next(iter(text["variants"].items()))
+    first["params"] |= change
+    (tmp_path / file.name).write_text(json.dumps(text), encoding="utf-8")
+    monkeypatch.setattr(type(stage), "recordings", tmp_path)
+    rows = recorded(stage)
+    assert [row["stale"] for row in rows] == [True] + [False] * (len(rows) - 1)
+    kept = recording.load(tmp_path / file.name)
+    without_stale(stage, kept)
+    assert name not in kept.variants
 
 
 def test_the_list_compares_the_same_problem(run_here: Run) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.errors import MissingError, PtxlabError, UsageError
+from ptxlab.errors import PtxlabError
 from ptxlab.experiments import recording
-from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.stage import GemmStage, climbed
 from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.record import Record
@@ -67,7 +66,7 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
             missing = _missing(variant["result"])
             if missing:
                 raise recording.damaged(newest.file, f"'{name}' has no {missing}")
-            stale = recording.is_stale(stage, _case(stage, newest, name), variant)
+            stale = _is_stale(stage, newest, name)
             driver = newest.environment.get("driver")
             said = {"device": newest.device, "driver": driver, "date": newest.date, "stale": stale}
             try:
@@ -79,12 +78,8 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
 
 def without_stale(stage: GemmStage, kept: recording.Recording) -> None:
     """Drop what was recorded with an older kernel or other options: a run at other sizes would leave it."""
-    for name, variant in list(kept.variants.items()):
-        try:
-            stale = recording.is_stale(stage, _case(stage, kept, name), variant)
-        except PtxlabError:  # there is no such point any more
-            stale = True
-        if stale:
+    for name in list(kept.variants):
+        if _is_stale(stage, kept, name):
             del kept.variants[name]
 
 
@@ -95,14 +90,20 @@ def _missing(row: dict[str, Any]) -> str:
     return next((name for name, kind in _FIELDS.items() if not isinstance(fields.get(name, ()), kind)), "")
 
 
-def _case(stage: GemmStage, kept: recording.Recording, name: str) -> Case:
-    """Return the point that a recorded variant stands for.
+def _is_stale(stage: GemmStage, kept: recording.Recording, name: str) -> bool:
+    """Say whether the kernel has changed since, or the stage has no such point any more.
 
     Raises:
-        ToolError: there is no such point.
+        ToolError: what stands there is no point of any stage.
 
     """
+    variant = kept.variants[name]
     try:
-        return stage.case(parse_arch(name.partition(" ")[0]), **kept.variants[name]["params"])
-    except (UsageError, MissingError, TypeError) as error:
+        arch = parse_arch(name.partition(" ")[0])
+    except PtxlabError as error:
         raise recording.damaged(kept.file, f"'{name}' is no point of {stage.name}: {error}") from error
+    try:
+        case = stage.case(arch, **variant["params"])
+    except (PtxlabError, TypeError):  # an option, or a value of one, that the stage had then
+        return True
+    return recording.is_stale(stage, case, variant)
