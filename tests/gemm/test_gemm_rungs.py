@@ -135,6 +135,21 @@ def test_options_that_do_not_go_together_say_what_is_legal() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arch", "fits"), [("sm_80", ["block=128x128", "tile_k=32", "stages=3"]), ("sm_89", ["tile_k=32"])]
+)
+def test_where_buffers_do_not_fit_it_says_which_option_makes_them(arch: str, fits: list[str]) -> None:
+    """The defaults are those of an H100; on a smaller SM each named option alone is enough, and no other."""
+    stage = find_stage("ampere")
+    with pytest.raises(UsageError) as caught:
+        stage.case(arch)
+    legal = str(caught.value).partition("legal: ")[2]
+    assert legal == ", ".join(f"--set {each}" for each in fits)
+    for each in fits:
+        name, value = each.split("=")
+        assert stage.case(arch, **{name: int(value) if value.isdigit() else value})
+
+
+@pytest.mark.parametrize(
     ("order", "grid"), [("plain", (6, 1, 1)), ("grouped", (6, 1, 1)), ("split", (4, 1, 2))]
 )
 def test_a_split_grid_has_whole_strips(order: str, grid: tuple[int, int, int]) -> None:

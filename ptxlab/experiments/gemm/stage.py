@@ -181,13 +181,24 @@ class GemmStage(Experiment):
             raise UsageError(f"-k {case.k}: sums may leave s32; legal: 1 to {MOST_INTEGERS}")
 
     def _check_shared(self, case: Case) -> None:
-        limits, needed = LIMITS.get(base_number(case.arch)), sum(self.shared(case).values())
-        if limits and needed > limits.shared_of_block:
-            buffers = ", ".join(f"{name} {nbytes}" for name, nbytes in self.shared(case).items())
+        buffers, most = self.shared(case), _shared_of_block(case.arch)
+        if sum(buffers.values()) > most:
+            listed = ", ".join(f"{name} {nbytes}" for name, nbytes in buffers.items())
+            fits = ", ".join(self._that_fit(case, most))
             raise UsageError(
-                f"{self.name} takes {needed} bytes of shared memory ({buffers}); a block on {case.arch} can "
-                f"have {limits.shared_of_block}"
+                f"{self.name} takes {sum(buffers.values())} bytes of shared memory ({listed}); a block on "
+                f"{case.arch} can have {most}{fits and f'; legal: {fits}'}"
             )
+
+    def _that_fit(self, case: Case, most: float) -> Iterator[str]:
+        """Yield how to set one of the stage's own options so that its buffers fit into a block."""
+        for name, own in self.options().items():
+            for value in () if name in GemmStage.options() else own.choices:
+                other = Case(case.arch, case.params | {name: value}, {})
+                with contextlib.suppress(UsageError):
+                    if sum(self.shared(other).values()) <= most:
+                        self.check(other)
+                        yield f"--set {name}={value}"
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield every legal combination of types, then every other choice alone, at the default sizes.
@@ -353,3 +364,9 @@ def below(stage: GemmStage, known: Mapping[str, GemmStage]) -> Iterator[GemmStag
         stage = known[stage.below]
         passed.add(stage.name)
         yield stage
+
+
+def _shared_of_block(arch: str) -> float:
+    """Return the bytes of shared memory that a block can have, without end where that is not known."""
+    limits = LIMITS.get(base_number(arch))
+    return limits.shared_of_block if limits else math.inf
