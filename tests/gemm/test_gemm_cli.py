@@ -263,9 +263,6 @@ DAMAGES = {
     "no median": lose("median"),
     "text for a number": give("result", tflops="fast"),
     "a number for text": give("result", layout=5),
-    "an option that is none": give("params", colour="red"),
-    "a size that is none": give("params", m=-1),
-    "an option that is no text": give("params", layout=[]),
     "an architecture that is none": rename,
     "a row that is none": lambda variants: variants.update({"sm_90a default": None}),
 }

@@ -108,9 +108,9 @@ def test_points_of_a_sweep_are_told_by_what_differs(without_gpu: Run) -> None:
     assert names == ["wmma-warptile tile_k=16", "wmma-warptile tile_k=32"]
 
 
-@pytest.mark.parametrize("change", [{"barrier": "yes"}, {"block": "96x96"}, {"m": "many"}])
+@pytest.mark.parametrize("change", [{"barrier": "yes"}, {"block": "96x96"}, {"m": -1}, {"layout": []}])
 def test_a_point_that_is_no_more_is_stale_not_damage(
-    change: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    change: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Options come and go: what was recorded with one that is gone is shown, as of an older kernel."""
     stage = find_stage("ampere")

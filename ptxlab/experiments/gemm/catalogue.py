@@ -94,16 +94,15 @@ def _is_stale(stage: GemmStage, kept: recording.Recording, name: str) -> bool:
     """Say whether the kernel has changed since, or the stage has no such point any more.
 
     Raises:
-        ToolError: what stands there is no point of any stage.
+        ToolError: it is of an architecture that does not exist.
 
     """
     variant = kept.variants[name]
     try:
         arch = parse_arch(name.partition(" ")[0])
     except PtxlabError as error:
-        raise recording.damaged(kept.file, f"'{name}' is no point of {stage.name}: {error}") from error
+        raise recording.damaged(kept.file, f"'{name}' is of no architecture: {error}") from error
     try:
-        case = stage.case(arch, **variant["params"])
+        return recording.is_stale(stage, stage.case(arch, **variant["params"]), variant)
     except (PtxlabError, TypeError):  # an option, or a value of one, that the stage had then
         return True
-    return recording.is_stale(stage, case, variant)
