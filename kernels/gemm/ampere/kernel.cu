@@ -38,7 +38,7 @@
 // and 8192^3 457, 468 and 462 TFLOP/s; 66, 62 and 59 % of the faster library; 76, 84 and 77 % of the ceiling
 // of mma-sync; over mma-raster +58.2, +52.8 and +49.9 %.
 //
-// What the next rung changes (wgmma): the tensor cores read A and B from shared memory by themselves, and
+// What the next rung changes (tma-wgmma): the tensor cores read A and B from shared memory by themselves, and
 // TMA, one thread, brings them there: next to nothing stands beside the products.
 //
 // Macros: TYPE (half, __nv_bfloat16), OUT (half, __nv_bfloat16, float), A_K and B_K (1: the operand is

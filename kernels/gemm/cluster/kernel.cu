@@ -12,7 +12,7 @@
 //
 // What limits it: while the consumers lay sums into panels the tensor cores wait, as in persistent; and the
 // pair is as slow as the slower of the two. The L2 of an H200 brings what single blocks ask for; the pair
-// halves that, and pays with waiting for each other. For each cycle it does what persistent does, within 0.6
+// halves that, and pays with waiting for each other. For each cycle it does what persistent does, within 1
 // percent. It is here because that must be known, for cards with less L2 bandwidth, and for the clusters of
 // the next rung. Clusters of four leave SMs empty: 30 of 33 run at once.
 //

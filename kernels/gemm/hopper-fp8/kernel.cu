@@ -1,7 +1,7 @@
 // hopper-fp8: 8-bit floats, and where their sums are kept. C = activation(alpha A x B + beta C + bias), C
 // row-major.
 //
-// Idea: the tensor cores sum 8-bit floats with 14 bits, less than half of what float32 holds: each of 32
+// Idea: the tensor cores sum 8-bit floats with 14 bits, where float32 has 24: each of 32
 // products, and what has been summed so far, loses what lies 13 bits below the largest of them. Over a long
 // k that adds up. PROMOTED leaves only 128 products of k, one stage of the ring, to the tensor cores; the
 // consumers add what these make of each stage to sums of their own, in float32.

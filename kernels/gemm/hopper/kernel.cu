@@ -6,15 +6,16 @@
 // the next panel, and then with the next tile. Either the consumers share a tile, each has some of its rows
 // (cooperative), or have tiles of their own and take turns with the tensor cores, so that one multiplies
 // while the other writes (PINGPONG); a tile of both needs less of shared memory, tiles of their own hide all
-// of the writing. For small problems a block has one consumer, and an SM room for two of them (OF_AN_SM), so
-// that a block of the next kernel is there before this one ends.
+// of the writing. For small problems a block has one consumer, in half of an SM (single: OF_AN_SM 2), so that
+// a block of the next kernel is there before this one ends, or in all of it (alone), so that twice as much is
+// on its way from memory.
 //
 // Where tiles are few, k is split: a tile's parts pass through memory, or they are the blocks of one cluster,
 // each of which adds up some of the rows (CLUSTER_K), or all that is left beside whole waves is dealt out in
 // even shares (DEAL stream). Where C has few rows, B x A is computed instead, and written transposed
-// (SWAPPED): wgmma has 64 rows for the columns of C, and as many columns as C has rows. Such tiles, parts in
-// clusters and tiles that are no whole panels leave by an image of the sums in place of the stages; a block
-// then has one tile, and ends with it (IMAGE).
+// (SWAPPED): wgmma has 64 rows for the columns of C, and as many columns as C has rows. Such tiles, and parts
+// in clusters, leave by an image of the sums in place of the stages; a block then has one tile, and ends with
+// it (IMAGE).
 //
 // The kernel ahead of this one may still run while blocks start here: they set up their barriers, then wait
 // for it to end before they touch its memory (DEPENDENT).
@@ -23,7 +24,7 @@
 //   a stage is overwritten when all that it was copied for have read it: Ring, ClusterPlace::release
 //   the parity of each phase goes on from tile to tile: Turn
 //   all blocks of a cluster have the same number of tiles: Schedule, which counts in clusters
-//   parts are added in the same order, whoever comes last: Partials, SumsImage
+//   parts are added in an order that does not depend on who comes last: Partials; SumsImage
 //   sums do not overwrite stages that are still read: consume(), where all consumers meet before
 //   no block ends while others may still arrive at its barriers: Ring::drain at the end of produce()
 //   nor while others read its sums: Cluster::wait at the end

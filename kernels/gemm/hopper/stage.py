@@ -101,7 +101,7 @@ class Hopper(FusedStage, ClusterStage):
         AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="blocks that share tiles, down and across"
     )
     splits = option(
-        0, choices=(0, *SPLITS), help="parts of k, each for another block, added in their order; 0: auto"
+        0, choices=(0, *SPLITS), help="parts of k, each for another block, added in a fixed order; 0: auto"
     )
     adding = option(
         AUTO, choices=(AUTO, *ADDING), help="where parts meet; stream-k: even shares of the last wave"

@@ -12,7 +12,7 @@
 // of wgmma; over wgmma-pipelined -1.5, -0.8 (noise) and -0.2 (noise) %.
 //
 // It gains nothing over wgmma-pipelined, where four stages already keep the tensor cores busy: for each cycle
-// both do the same within 0.4 %. It is here for what it makes possible: a producer that runs ahead into the
+// both do the same within 2 %. It is here for what it makes possible: a producer that runs ahead into the
 // next tile.
 //
 // What the next rung changes (persistent): a block goes on to the next tile, whose first stages the producer

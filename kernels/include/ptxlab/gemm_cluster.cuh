@@ -1,6 +1,6 @@
 // Blocks of a cluster that compute neighbouring tiles of C, ROWS x COLS of them, and share what they copy:
 // those in one row of the cluster need the same tile of A, those in one column the same tile of B. Each
-// copies its part of the tile into all of them at once. A cluster can be DEEP layers of such blocks, each
+// brings its part of the tile to all of them. A cluster can be DEEP layers of such blocks, each
 // with a part of k.
 #pragma once
 

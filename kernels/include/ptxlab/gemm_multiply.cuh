@@ -6,9 +6,9 @@
 
 namespace ptxlab {
 
-// A warpgroup starts the products of `steps` stages, and gives each stage back when the products of the next
-// have been started: one step is always in flight. `a` and `b` are its rows of A, and B, in stage 0; stages
-// are STAGE bytes apart. The last products still run: returned is their stage, for end_products().
+// A warpgroup starts the products of `steps` stages, at least one, and gives each stage back when the products
+// of the next have been started: one step is always in flight. `a` and `b` are its rows of A, and B, in stage
+// 0; stages are STAGE bytes apart. The last products still run: returned is their stage, for end_products().
 template <typename T, int STAGE, bool A_K, bool B_K, int M_PARTS, int N_PARTS, int SUMS, int STAGES,
           typename Cluster>
 __device__ __forceinline__ int start_products(unsigned (&sums)[M_PARTS][N_PARTS][SUMS],

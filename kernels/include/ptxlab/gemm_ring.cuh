@@ -67,7 +67,8 @@ struct Ring {
         mbarrier_wait(empty(turn.stage), turn.parity ^ 1);
     }
 
-    // Waits until all stages are empty: until then readers, those of neighbours too, may arrive at the barriers.
+    // Waits until all stages are empty: until then readers, those of neighbours too, may arrive at the
+    // barriers.
     __device__ __forceinline__ void drain(Turn<STAGES> turn) const
     {
 #pragma unroll 1

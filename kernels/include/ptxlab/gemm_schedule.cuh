@@ -61,6 +61,7 @@ struct Schedule {
         return true;
     }
 
+    // Passes over the piece that another consumer has, and returns its steps: 0 where there is none.
     __device__ __forceinline__ int skip()
     {
         Work other;
@@ -105,7 +106,8 @@ private:
         at = first + work.end;
     }
 
-    // Where the share of a cluster begins, and whose share a step is in. No share is empty.
+    // Where the share of a cluster begins, and whose share a step is in. No share is empty: the stage takes
+    // no problem with fewer steps than clusters here.
     __device__ __forceinline__ long long share(int cluster) const
     {
         return static_cast<long long>(rest) * steps * cluster / stride;

@@ -25,7 +25,7 @@ What one step adds to the error:
   v P = 136 v P; to add them up in float32 rounds the sum of all: u / 2 |S|, once in eight steps. These
   errors do not grow.
 
-Parts: who sums k in parts and adds those up in float32, in their order, rounds |S| at the end of each once
+Parts: who sums k in parts and adds those up in float32, in any order, rounds |S| at the end of each once
 more: u / 2 of it. The sums of a part start at zero. That makes them smaller where signs are random (the sum
 of |S| is 0.65 of the whole's with 4 parts, 0.4 with 12) and where they are all the same. Where the whole
 comes back to zero within a part they can be twice as large; only inputs that are made for it do worse.

@@ -39,12 +39,16 @@ def _barrier(name: str, roles: Sequence[Role], blocks: int, means: str) -> Barri
 
 
 def _ending(role: Role, blocks: int) -> tuple[Act, ...]:
-    laid = _meeting(LAID, role, blocks)
-    added = _meeting(ADDED, role, blocks) if blocks > 1 else ()
-    if role.does("write"):
-        *before, write = role.end
-        return (*before, *_meeting(READ, role, 1), Act("lay"), *laid, write, *added)
-    return (*role.end, *laid, *added) if blocks > 1 else role.end
+    """Return what a role does at the end of the tile: parts are fetched before it arrives, C is written after."""
+    laid, (arrive, wait) = _meeting(LAID, role, blocks), _meeting(ADDED, role, blocks)
+    if not role.does("write"):
+        return (*role.end, *laid, arrive, wait) if blocks > 1 else role.end
+    *before, write = role.end
+    before += [*_meeting(READ, role, 1), Act("lay"), *laid]
+    if blocks == 1:
+        return *before, write
+    fetch = Act("fetch", by=f"ld.shared::cluster from {blocks} blocks")
+    return *before, fetch, arrive, replace(write, by="st.global"), wait
 
 
 def _meeting(barrier: str, role: Role, blocks: int) -> tuple[Act, ...]:

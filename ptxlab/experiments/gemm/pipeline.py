@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxlab.experiments.base import Case
     from ptxlab.experiments.gemm.stage import GemmStage
 
-Does = Literal["wait", "copy", "multiply", "finish", "arrive", "commit", "lay", "write"]
+Does = Literal["wait", "copy", "multiply", "finish", "arrive", "commit", "lay", "fetch", "write"]
 
 STEP, TILE = "step", "tile"
 """What the phases of a barrier follow: the steps of all tiles, or the tiles."""
@@ -42,7 +42,7 @@ class Act:
         ahead: so many steps, or where the barrier follows tiles so many tiles, behind the present one.
         count: arrivals.
         every: phases of the barrier that belong to a step.
-        by: what copies, where that is not what copies otherwise.
+        by: what copies or writes, where that is not what does so otherwise; what fetches.
 
     """
 
@@ -350,5 +350,6 @@ def _words(act: Act, line: Pipeline) -> str:
         "arrive": f"arrive {act.barrier}[{index}]",
         "commit": f"commit to {act.barrier}[{index}]",
         "lay": "sums into the stages",
-        "write": f"C by {line.writing}",
+        "fetch": f"sums by {act.by}",
+        "write": f"C by {act.by or line.writing}",
     }[act.does]
