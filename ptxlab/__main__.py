@@ -2,47 +2,71 @@
 
 import sys
 
+TYPE_CHECKING = False  # every import here comes before Ctrl-C is quiet
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 INTERRUPTED = 130  # as in ptxlab.errors, which comes too late
+ENDINGS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Ctrl-C, a time limit, a terminal that closes. Windows has not all of them."""
+
+_received: list[int] = []
+"""The exit codes of the signals that came while the command ran."""
+
+
+class _Ended(KeyboardInterrupt):
+    """A signal came. Any other exception would be lost where Python folds constants of a file it imports.
+
+    For a KeyboardInterrupt itself that passed through exec() Python kills the process in place of an exit.
+    """
 
 
 def main() -> None:
-    """Run the command line and end the process with its exit code.
+    """Run the command line and end the process with its exit code, or that of the signal that ended it.
 
-    Before and after the command there is nothing to tidy up, so that Ctrl-C ends the process on the spot:
+    Before and after the command there is nothing to tidy up, so that a signal ends the process on the spot:
     a KeyboardInterrupt in the middle of an import, or while Python shuts down, would print a traceback.
     """
     try:
-        import os
-        import signal
-
-        usual = signal.getsignal(signal.SIGINT)  # a job in the background ignores it, and goes on to
-        quiet = usual if usual is signal.SIG_IGN else lambda *_: os._exit(INTERRUPTED)
-        signal.signal(signal.SIGINT, quiet)
+        _handle(_end_at_once)
         sys.unraisablehook = _end_if_interrupted
         from ptxlab.cli.main import run
 
-        signal.signal(signal.SIGINT, usual)
-        for name in ("SIGTERM", "SIGHUP"):  # a time limit, a terminal that closes: no tool is left behind
-            if hasattr(signal, name):
-                signal.signal(getattr(signal, name), _end_in_order)
+        _handle(_end_in_order)
         code = run(sys.argv[1:])
-        signal.signal(signal.SIGINT, quiet)
+        _handle(_end_at_once)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    sys.exit(code)
+    sys.exit(_received[0] if _received else code)  # a probe's code may have caught what the signal raised
+
+
+def _handle(handler: "Callable[[int, object], None]") -> None:
+    """Set what signals do; one that is ignored, as by nohup or in a shell's background, stays so."""
+    import signal
+
+    for number in (getattr(signal, name) for name in ENDINGS if hasattr(signal, name)):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _: object) -> None:
+    import os
+
+    os._exit(128 + number)
 
 
 def _end_in_order(number: int, _: object) -> None:
     """End as any command ends: what it started is ended, and its temporary files are removed."""
-    raise SystemExit(128 + number)
+    _received.append(128 + number)
+    raise _Ended
 
 
 def _end_if_interrupted(lost: "sys.UnraisableHookArgs") -> None:
-    """Let no Ctrl-C be lost that came while Python ran a callback, such as those of its imports."""
-    if lost.exc_type is KeyboardInterrupt:
+    """Let no signal be lost that came while Python ran a callback, such as those of its imports."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
         import os
 
-        os._exit(INTERRUPTED)
+        os._exit(_received[0] if _received else INTERRUPTED)
     sys.__unraisablehook__(lost)
 
 

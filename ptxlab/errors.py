@@ -97,7 +97,7 @@ def unknown_name(kind: str, name: str, legal: Iterable[str]) -> UsageError:
     """Return the error for a name that is none of the legal ones: the nearest name and the whole set."""
     names, shown = list(legal), shortened(name, 80)
     same = [each for each in names if each == _SPELLINGS.get(name.lower())]
-    near = same or difflib.get_close_matches(shown, names, n=1, cutoff=0.4)
+    near = same or difflib.get_close_matches(shown, names, n=1)
     guess = f"did you mean {near[0]}?" if near else ""
     return UsageError(f"unknown {kind} '{shown}'; legal: {', '.join(names)}", guess)
 
@@ -115,6 +115,11 @@ def malformed(what: str, text: str, sound: str, wanted: str) -> UsageError:
     found = re.match(sound, text)
     column = 1 + (found.end() if found else 0)
     return UsageError(f"{what} '{shortened(text, 80)}', column {column}: {wanted}")
+
+
+def is_plain_number(text: str) -> bool:
+    """Whether a number is typed in ASCII and without "_": int() and float() take more than that."""
+    return text.isascii() and "_" not in text
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptxlab.experiments.base import Option
 
 Names = Callable[[], list[str]]
 
@@ -86,13 +89,11 @@ def targets() -> list[str]:
     return [*(f"probe:{name}" for name in probes()), *(f"gemm:{name}" for name in stages())]
 
 
-def of_stages(option: str) -> Names:
-    """Return what lists the legal values of an option that every stage has."""
+def of_stages(option: str) -> Callable[[Any], list[str]]:
+    """Return what lists the values that an option may have: of the stage on the line, or of any."""
 
-    def names() -> list[str]:
-        from ptxlab.experiments.gemm import GemmStage
-
-        return [str(value) for value in GemmStage.options()[option].choices]
+    def names(ctx: Any) -> list[str]:
+        return list(dict.fromkeys(str(value) for each in _options(ctx) for value in each[option].choices))
 
     return names
 
@@ -110,14 +111,21 @@ def of_target(ctx: Any) -> list[str]:
 
 def of_stage(ctx: Any) -> list[str]:
     """Return the options of the stage on the line, or of every stage, each as NAME=VALUE."""
+    texts = [
+        f"{name}={value}"
+        for each in _options(ctx)
+        for name, o in each.items()
+        for value in o.choices or ("",)
+    ]
+    return list(dict.fromkeys(texts))
+
+
+def _options(ctx: Any) -> list[dict[str, Option]]:
+    """Return the options of the stage on the line, or those of every stage."""
     from ptxlab.experiments.registry import find_stage
 
     named = ctx.params.get("stage")
-    options = [find_stage(name).options() for name in ([named] if named else stages())]
-    texts = [
-        f"{name}={value}" for each in options for name, o in each.items() for value in o.choices or ("",)
-    ]
-    return list(dict.fromkeys(texts))
+    return [find_stage(name).options() for name in ([named] if named else stages())]
 
 
 def operands(ctx: Any) -> list[str]:

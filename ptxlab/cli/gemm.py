@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,7 +19,7 @@ from ptxlab.cli.common import (
     TimeoutOption,
     emit,
 )
-from ptxlab.cli.parsing import typed_options
+from ptxlab.cli.parsing import Command, typed_options
 from ptxlab.errors import PtxlabError, UsageError, shortened, unknown_name
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ WordsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[compare A B]",
-        help="Set two sides of the history, or files of results, side by side: a day, driver or device.",
+        help="Set two sides side by side: days, drivers, cards or recordings of the history, or files that "
+        "--json wrote. Of the options it takes --json and --format.",
     ),
 ]
 StageOption = Annotated[
@@ -166,7 +167,16 @@ UNUSED_BY = {"check": OF_TIMING, "explain": (*OF_TIMING, "explain_error")}
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("gemm")(gemm)
+    app.command("gemm", cls=_Gemm)(gemm)
+
+
+class _Gemm(Command):
+    """The command; its help shows both of its forms."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each form."""
+        formatter.write_usage(ctx.command_path, "(--stage NAME | --ladder | --list) [OPTIONS]")
+        formatter.write_usage(ctx.command_path, "compare A B [--json] [--format FORM]", prefix=" " * 7)
 
 
 def gemm(
@@ -264,7 +274,7 @@ def _run(request: Request, plot: Path | None, *, quiet: bool) -> Record:
             done = run_gemm(request, show)
     except PtxlabError as error:
         if plot and error.record:
-            _draw_the_rest(error.record, plot)
+            _draw_the_rest(error, error.record, plot)
         raise
     if plot:
         _draw(done, plot)
@@ -273,30 +283,39 @@ def _run(request: Request, plot: Path | None, *, quiet: bool) -> Record:
 
 def _draw(done: Record, plot: Path) -> None:
     """Draw what was measured; where that fails, the result is still told, above all a check that failed."""
-    from ptxlab.render.plot import save_plot
+    from ptxlab.render.plot import remarks, save_plot
 
+    document = done.document()
     try:
-        save_plot(done.document(), plot)
+        save_plot(document, plot)
     except PtxlabError as error:
         if done.exit_code:
             done.result["notes"].append(f"{plot} is not drawn: {error.message}")
             return
         error.record = done
         raise
+    done.result["notes"] += [f"{plot} is {each}" for each in remarks(document)]
 
 
-def _draw_the_rest(reached: Record, plot: Path) -> None:
-    """Draw what a run that failed has timed or found recorded, and note what the picture shows."""
-    from ptxlab.render.plot import save_plot
+def _draw_the_rest(failure: PtxlabError, reached: Record, plot: Path) -> None:
+    """Draw what a run that failed has timed or found recorded, and note what the picture shows.
 
+    Where it cannot be drawn the failure tells that, too: there may be nobody who reads the notes.
+    """
+    from ptxlab.render.plot import remarks, save_plot
+
+    document = reached.document()
     try:
-        save_plot(reached.document(), plot)
+        save_plot(document, plot)
     except PtxlabError as error:
         note = f"{plot} is not drawn: {error.message}"
-    else:
-        shown = "what was timed" if reached.result["stages"] else "recordings: nothing ran here"
-        note = f"{plot} shows {shown}"
-    reached.result["notes"].append(note)
+        failure.message += f"; {note}"
+        failure.hint = "; ".join(filter(None, (failure.hint, error.hint)))
+        reached.result["notes"].append(note)
+        return
+    shown = "what was timed" if reached.result["stages"] else "recordings: nothing ran here"
+    notes = [f"{plot} shows {shown}", *(f"{plot} is {each}" for each in remarks(document))]
+    reached.result["notes"] += notes
 
 
 def _compare(ctx: typer.Context, words: list[str]) -> Record:
@@ -330,7 +349,7 @@ def _sizes(typed: dict[str, str]) -> tuple[dict[str, Value], list[str]]:
     lists = []
     for name, text in typed.items():
         for part in text.split(","):
-            if not re.fullmatch(r"-?\d{1,18}", part.strip()):
+            if not re.fullmatch("[+-]?[0-9]{1,18}", part.strip()):
                 from ptxlab.experiments.gemm.stage import LARGEST_SIZE
 
                 legal = f"a whole number, 1 to {LARGEST_SIZE}, or several: 64,128"
@@ -357,6 +376,8 @@ def _given_by_name(ctx: typer.Context, settings: list[str], sweeps: list[str]) -
             name = text.partition("=")[0].replace("-", "_")
             for each in SIZES if name == "size" else (name,):
                 shown = f"{flag} {shortened(name, 80)}"
+                if given.get(each) == shown:
+                    raise UsageError(f"{shown} is given twice", "leave one of them out")
                 if each in given:
                     raise UsageError(f"{given[each]} and {shown} both give {each}", "leave one of them out")
                 given[each] = shown

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ptxlab.cli.common import write
-from ptxlab.errors import UsageError, printable, shortened, unknown_name
+from ptxlab.errors import UsageError, is_plain_number, printable, shortened, unknown_name
 
 # Typer keeps its copy of click to itself: the base of its usage errors is taken from one of them.
 _TyperUsageError = cast("type[Any]", typer.BadParameter.__mro__[1])
@@ -62,9 +62,19 @@ class _Shared(_Base):
         try:
             typed, _, _ = self.make_parser(ctx).parse_args(list(args))
             _refuse_empty(ctx, typed)
+            _refuse_odd_numbers(ctx, typed)
             return super().parse_args(ctx, args)
         except _TyperUsageError as error:
-            raise _usage_error(error, ctx, typed) from error
+            raise _usage_error(error, ctx, typed or self._as_far_as_sound(ctx, args)) from error
+
+    def _as_far_as_sound(self, ctx: Any, args: list[str]) -> dict[str, Any]:
+        """Return what stands on a line up to where it is wrong: what is legal there may depend on it."""
+        ctx.resilient_parsing = True  # the parser stops instead of raising
+        try:
+            typed, ctx.args, _ = self.make_parser(ctx).parse_args(list(args))  # arguments are not sorted out
+        finally:
+            ctx.resilient_parsing = False
+        return dict(typed)
 
 
 class Command(_Shared, TyperCommand):
@@ -150,13 +160,21 @@ def _refuse_empty(ctx: Any, typed: Mapping[str, Any]) -> None:
         values = set(value if isinstance(value, list | tuple) else [value])
         if "" in values or (_flags(param) and values & flags):
             lacks = "has an empty word" if param.nargs == -1 else "needs a value"
-            raise _needs(ctx, param, f"{_shown(param)} {lacks}")
+            raise _needs(ctx, param, f"{_shown(param)} {lacks}", typed)
 
 
-def _needs(ctx: Any, param: Any, what: str) -> UsageError:
+def _refuse_odd_numbers(ctx: Any, typed: Mapping[str, Any]) -> None:
+    """Refuse a number that is not plain: click would take digits of any script, and 1_0."""
+    for param in ctx.command.get_params(ctx):
+        is_number, value = param.type_descriptor.annotation in _NUMBERS, typed.get(param.name)
+        if is_number and isinstance(value, str) and not is_plain_number(value):
+            raise typer.BadParameter(value, ctx=ctx, param=param)
+
+
+def _needs(ctx: Any, param: Any, what: str, typed: Mapping[str, Any]) -> UsageError:
     """Return the error that a value is missing, with what it may be."""
     if _flags(param):
-        told = f"legal: {', '.join(_choices(ctx, param)) or param.metavar or 'any but an empty one'}"
+        told = f"legal: {', '.join(_choices(ctx, param, typed)) or param.metavar or 'any but an empty one'}"
     else:
         told = param.help or "an argument"
     return UsageError(f"{what}; {told}", f"{ctx.command_path} --help")
@@ -172,17 +190,17 @@ def _usage_error(error: Any, ctx: Any, typed: Mapping[str, Any]) -> UsageError:
         case "BadOptionUsage":
             (param,) = (each for each in params if error.option_name in _flags(each))
             if not param.is_flag:
-                return _needs(ctx, param, f"{_shown(param)} needs a value")
+                return _needs(ctx, param, f"{_shown(param)} needs a value", typed)
         case "MissingParameter":
-            return _needs(ctx, error.param, f"{path} needs {_shown(error.param)}")
+            return _needs(ctx, error.param, f"{path} needs {_shown(error.param)}", typed)
         case "BadParameter" if error.param is not None:
-            return _bad_value(error, ctx, error.param, typed.get(error.param.name))
+            return _bad_value(error, ctx, error.param, typed)
     return UsageError(error.format_message(), f"{path} --help")
 
 
-def _bad_value(error: Any, ctx: Any, param: Any, value: Any) -> UsageError:
+def _bad_value(error: Any, ctx: Any, param: Any, typed: Mapping[str, Any]) -> UsageError:
     """Return the error for a value that typer could not take: the value and the legal ones."""
-    choices = _choices(ctx, param)
+    choices, value = _choices(ctx, param, typed), typed.get(param.name)
     if choices:
         told = unknown_name(f"value for {_shown(param)}", str(value), choices)
         told.hint = told.hint or f"{ctx.command_path} --help"
@@ -202,8 +220,9 @@ def _range(param: Any) -> str:
     return f"at least {low}" if high is None else f"{low} to {high}"
 
 
-def _choices(ctx: Any, param: Any) -> list[str]:
-    """Return what TAB offers for a parameter: the legal values where there is a list of them."""
+def _choices(ctx: Any, param: Any, typed: Mapping[str, Any]) -> list[str]:
+    """Return what TAB offers for a parameter beside what was typed: the legal values, if there is a list."""
+    ctx.params = {**typed, **ctx.params}
     return [item.value for item in param.shell_complete(ctx, "") if item.value]
 
 

@@ -35,7 +35,9 @@ ArchsOption = Annotated[
 ]
 KernelOption = Annotated[
     str | None,
-    typer.Option("--kernel", metavar="NAME", help="This kernel alone, with every opcode; mangled or not."),
+    typer.Option(
+        "--kernel", metavar="NAME", help="This kernel alone, with every opcode: a name of the list."
+    ),
 ]
 IncludeOption = Annotated[
     list[Path] | None, typer.Option("-I", metavar="FOLDER", help="Look for headers there (.cu).")
@@ -96,10 +98,14 @@ def sass(
 ) -> None:
     """Count what a kernel's machine code holds: opcodes, registers, spills, loops, advisories."""
     from ptxlab.experiments.sass import sass_record
+    from ptxlab.render.progress import reporter
     from ptxlab.toolchain.options import Options
 
     options = Options(tuple(include or ()), tuple(define or ()), std, level, maxrregcount)
     archs = [name.strip() for name in arch.split(",")] if arch else []
-    record = sass_record(target, archs, options, kernel, expect or (), check or (), flops=flops)
+    with reporter(quiet=json) as report:
+        record = sass_record(
+            target, archs, options, kernel, expect or (), check or (), flops=flops, report=report
+        )
     record.command = command_line()
     emit(record, json=json, format=format)

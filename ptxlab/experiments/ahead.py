@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
+
+
+@contextlib.contextmanager
+def pool(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Give a pool of threads, by default one for each processor.
+
+    What no thread has begun at the end is not begun any more: nobody who presses Ctrl-C waits for it.
+    """
+    executor = ThreadPoolExecutor(threads or os.cpu_count())
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def start(jobs: Sequence[Callable[[], Answer]], threads: int = 2) -> list[Future[Answer]]:

@@ -124,6 +124,8 @@ def probe_record(
         why = probe.not_launched(case) if probe.has_kernel(case) else "there is no kernel at this point"
         if keep and why:
             raise UsageError(f"nothing to record: {why}")
+        if keep and lab.device:
+            recording.put_aside(probe, lab.device.name)
         record, outputs = run_probe(probe, case, lab)
     record.params["lane"] = lane
     if lane is not None:

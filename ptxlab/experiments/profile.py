@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import shutil
 import tempfile
@@ -18,6 +17,7 @@ from ptxlab.experiments.base import blamed
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.runner import open_lab
 from ptxlab.experiments.workload import Workload, find_experiment, values_of, workload_of
+from ptxlab.files import check_writable
 from ptxlab.toolchain import ncu
 from ptxlab.toolchain.tools import Tool
 
@@ -275,12 +275,7 @@ def _check_report(report: Path | None) -> None:
         return
     if report.suffix != ncu.SUFFIX:
         raise UsageError(f"--report {report}: the name must end in {ncu.SUFFIX}")
-    folder = report.resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise MissingError(
-            f"cannot write {report}: {folder} is no folder that you can write to",
-            "choose a file in a folder that you can write to",
-        )
+    check_writable(report)
 
 
 def _collect(tool: Tool, request: ncu.Request, report: Path | None) -> ncu.Outcome:

@@ -11,24 +11,30 @@ import base64
 import datetime
 import functools
 import json
+import os
 import re
+import sys
 import zlib
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError
-from ptxlab.experiments.base import Case, Experiment
+from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError, one_line
+from ptxlab.experiments.base import Case, Experiment, Value
 from ptxlab.experiments.unit import digest
-from ptxlab.files import write_whole
+from ptxlab.files import is_file, write_whole
+from ptxlab.toolchain.arch import ARCHS
 
 SCHEMA = "ptxlab.recording/1"
 LIMIT_BYTES = 300_000
 """The largest file: recordings travel in the wheel."""
+
+Damage = Callable[[str, Mapping[str, Any]], str]
+"""Returns what is wrong with a variant of that name, or ""."""
 
 
 @dataclass
@@ -40,7 +46,7 @@ class Recording:
         date: when, as YYYY-MM-DD.
         environment: driver, compilers, and whatever else the run knew.
         variants: by name (architecture and the options that differ from their defaults).
-        file: where it was read from, or None.
+        file: where it is kept, or None.
         names: (architecture, identity, condition) -> the name of the variant that was recorded there, once
             it was asked.
 
@@ -80,13 +86,16 @@ class Recording:
         for name, variant in other.variants.items():
             self._put(experiment, name, variant)
 
-    def find(self, experiment: Experiment, case: Case) -> dict[str, Any] | None:
-        """Return what the usual run recorded at this very point, however it was typed then, or None."""
-        named = self.variants.get(variant_name(case))
+    def find(self, experiment: Experiment, case: Case, condition: str = "") -> dict[str, Any] | None:
+        """Return what was recorded at this very point, however it was typed then, or None.
+
+        It is what the usual run recorded, or one under a condition.
+        """
+        named = self.variants.get(variant_name(case, condition))
         if named and named["params"] == case.params:
             return named
         try:
-            name = self._names(experiment).get((case.arch, experiment.identity(case), ""))
+            name = self._names(experiment).get((case.arch, experiment.identity(case), condition))
         except UsageError:  # there is no such point on the recording's architecture
             return None
         return self.variants[name] if name else None
@@ -107,11 +116,34 @@ class Recording:
 
 def _recorded_at(experiment: Experiment, name: str, variant: Mapping[str, Any]) -> Hashable:
     """Return a variant's architecture, identity and condition; None if there is no such point any more."""
+    case = point_of(experiment, name, variant)
     try:
-        case = experiment.point(name.partition(" ")[0], **variant["params"])
-        return case.arch, experiment.identity(case), variant.get("condition", "")
+        return case and (case.arch, experiment.identity(case), str(variant.get("condition", "")))
     except UsageError:
         return None
+
+
+def arch_of(name: str) -> str:
+    """Return the architecture that a variant was recorded on."""
+    return name.partition(" ")[0]
+
+
+def point_of(experiment: Experiment, name: str, variant: Mapping[str, Any]) -> Case | None:
+    """Return the point that a variant was recorded at, legal or not; None if there is no such one any more.
+
+    Options come and go, and so do their values and types.
+    """
+    options, params = experiment.options(), variant["params"]
+    known = all(each in options and _fits(options[each].default, params[each]) for each in params)
+    try:
+        return experiment.point(arch_of(name), **params) if known and arch_of(name) in ARCHS else None
+    except UsageError:
+        return None
+
+
+def _fits(default: Value, value: object) -> bool:
+    """Say whether a recorded value is of the type that the option has now."""
+    return type(value) is type(default) or (type(default) is float and type(value) is int)
 
 
 def variant_name(case: Case, condition: str = "") -> str:
@@ -145,6 +177,22 @@ def has_run(experiment: Experiment, case: Case) -> bool:
 def is_stale(experiment: Experiment, case: Case, variant: Mapping[str, Any]) -> bool:
     """Say whether the kernel has changed since this variant was recorded."""
     return bool(variant["digest"] != digest(experiment, case))
+
+
+def is_past(experiment: Experiment, name: str, variant: Mapping[str, Any]) -> bool:
+    """Say whether the kernel has changed since, or the experiment takes no such point any more.
+
+    Raises:
+        ToolError: the kernel cannot be read, which makes nothing stale.
+
+    """
+    case = point_of(experiment, name, variant)
+    try:
+        if case:
+            experiment.check(case)
+    except (UsageError, MissingError):  # it is illegal, or not for that architecture
+        return True
+    return case is None or is_stale(experiment, case, variant)
 
 
 def recordings(experiment: Experiment) -> list[Recording]:
@@ -191,7 +239,7 @@ def _load(path: Path, modified: int, size: int) -> Recording:
     if text["schema"] != SCHEMA:
         raise ToolError(f"{path}: schema is {text['schema']}; this version reads {SCHEMA}")
     for variant in text["variants"].values():
-        str(variant["digest"]), dict(variant["params"]), dict(variant["result"])
+        str(variant["digest"]), {**variant["params"]}, {**variant["result"]}
         for packed in variant["arrays"].values():
             unpack(packed)
     return Recording(
@@ -211,11 +259,63 @@ def recording_file(experiment: Experiment, device: str) -> Path:
 
 
 def start(experiment: Experiment, device: str, environment: Mapping[str, Any]) -> Recording:
-    """Return a recording to add to: what the card's file holds, dated today."""
+    """Return a recording to add to: what the card's file holds, dated today; a damaged one is put aside."""
+    put_aside(experiment, device)
     path = recording_file(experiment, device)
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
-    kept = dict(load(path).variants) if path.is_file() else {}
-    return Recording(device, today, dict(environment), kept)
+    kept = dict(load(path).variants) if is_file(path) else {}
+    return Recording(device, today, dict(environment), kept, file=path)
+
+
+def put_aside(experiment: Experiment, device: str, damage_of: Damage = lambda *_: "") -> None:
+    """Make a damaged file of a card one that can be added to: what is recorded takes its place.
+
+    The file as it was stays beside it, as NAME.json.damaged, which a warning on stderr tells. A run that
+    records does this before it measures, for it reads recordings, too.
+
+    Args:
+        experiment: whose recordings they are.
+        device: the card.
+        damage_of: judges the variants; those that are sound stay in the file.
+
+    Raises:
+        MissingError: the folder cannot be written.
+
+    """
+    path = recording_file(experiment, device)
+    if not os.path.lexists(path):
+        return
+    sound, wrong = _sorted_out(path, damage_of)
+    if wrong:
+        _move_aside(path, wrong)
+        if sound.variants:
+            save(experiment, replace(sound, device=device))
+
+
+def _sorted_out(path: Path, damage_of: Damage) -> tuple[Recording, str]:
+    """Return what is sound of a recording, and the first thing that is wrong in it or ""."""
+    try:
+        whole = load(path)
+    except ToolError as error:
+        return Recording("", ""), error.message.removeprefix(f"{path} is damaged: ")
+    found = {name: damage_of(name, variant) for name, variant in whole.variants.items()}
+    sound = {name: whole.variants[name] for name, damage in found.items() if not damage}
+    wrong = next((f"'{name}' {damage}" for name, damage in found.items() if damage), "")
+    return replace(whole, variants=sound, names={}), wrong
+
+
+def _move_aside(path: Path, why: str) -> None:
+    beside = path.with_name(f"{path.name}.damaged")
+    try:
+        path.replace(beside)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    told = one_line(f"{path} is damaged: {why}; it is kept as {beside.name}, and recorded anew")
+    sys.stderr.write(f"ptxlab: warning: {told}\n")
+
+
+def _unwritable(path: Path, error: OSError) -> MissingError:
+    return MissingError(f"cannot write {path}: {error.strerror}", "choose a folder that can be written")
 
 
 def _text(kept: dict[str, Any]) -> str:
@@ -246,8 +346,6 @@ def save(experiment: Experiment, recording: Recording) -> Path:
     try:
         path.parent.mkdir(exist_ok=True)
     except OSError as error:
-        raise MissingError(
-            f"cannot write {path}: {error.strerror}", "choose a folder that can be written"
-        ) from error
+        raise _unwritable(path, error) from error
     write_whole(path, text)
     return path

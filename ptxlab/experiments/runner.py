@@ -541,8 +541,10 @@ def _verify_probe(
         "disagree": 0,
         "skipped": 0,
     }
-    device = lab.device
-    kept = recordings_of.Recording(device.name, "", {}, {}) if keep and device else None
+    device, kept = lab.device, None
+    if keep and device:
+        recordings_of.put_aside(probe, device.name)
+        kept = recordings_of.Recording(device.name, "")
     build = _built(compiling, lab)
     progress(probe.name, 0, len(cases))
     counts = _counted(probe, cases, build, lab) if build else [None] * len(cases)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import PtxlabError, UsageError, unknown_name
-from ptxlab.experiments.base import Experiment, blamed
+from ptxlab.experiments.base import Case, Experiment, blamed
 from ptxlab.experiments.record import Record, environment
 from ptxlab.sass.advisories import remedy
 from ptxlab.sass.claims import check_claims
@@ -26,6 +26,12 @@ from ptxlab.toolchain.options import Options
 CHECKS = ("proxy-fence",)
 """What can be held against every kernel, whatever it is."""
 
+OF_A_UNIT = 6
+"""Kernels of a stage that are compiled together: each takes a third of a second, and there may be 120."""
+
+Report = Callable[[str, int, int], None]
+"""Takes what is being done, how many parts of it are done, and how many there are."""
+
 
 def sass_record(
     target: str,
@@ -36,6 +42,7 @@ def sass_record(
     checks: Sequence[str] = (),
     *,
     flops: bool = False,
+    report: Report = lambda *_: None,
 ) -> Record:
     """Build the target for each architecture and report its kernels.
 
@@ -45,10 +52,12 @@ def sass_record(
         target: a .cu, .ptx or .cubin file, "probe:NAME" or "gemm:STAGE".
         archs: the architectures; none for what a .ptx or .cubin itself is for, else sm_90a.
         options: the user's options for the compiler.
-        kernel: report this kernel alone: its symbol, or its name in C++ (of all its template instances).
+        kernel: report this kernel alone: its symbol, its name in C++ (of all its template instances), or of
+            a stage its variant.
         expect: opcodes that every kernel reported must hold: "USETMAXREG", or with a count "LDSM.16.M88.4=8".
         checks: what else is held against every kernel reported: names of CHECKS.
         flops: add what the tensor instructions of each kernel compute.
+        report: told how far it is.
 
     Raises:
         UsageError: the target, an architecture, an option or the kernel does not exist or does not fit.
@@ -74,7 +83,7 @@ def sass_record(
     builds: list[Build] = []
     for arch in wanted:
         try:
-            builds += _report(record, target, experiment, arch, options)
+            builds += _report(record, target, experiment, arch, options, report)
         except PtxlabError as error:
             if arch and len(wanted) > 1:
                 record.skip(arch, error.message)
@@ -110,47 +119,55 @@ _UNCHECKED = (
 
 
 def _report(
-    record: Record, target: str, experiment: Experiment | None, arch: str | None, options: Options
+    record: Record,
+    target: str,
+    experiment: Experiment | None,
+    arch: str | None,
+    options: Options,
+    report: Report,
 ) -> list[Build]:
-    """Add what the target holds on one architecture to the record, and return its build, if there is one."""
+    """Add what the target holds on one architecture to the record, and return its builds."""
+    result = record.result
     if experiment:
         with blamed(experiment.file):
-            build = _unit(record, experiment, arch or DEFAULT_ARCH)
-        if build is None:
+            builds, found = _variants(record, experiment, arch or DEFAULT_ARCH, report)
+        if not builds:
             return []
     else:
-        build = build_file(Path(target), arch, options)
-    found = kernels(build)
+        report(f"compiling {target}", 0, 1)
+        builds = [build_file(Path(target), arch, options)]
+        found = kernels(builds[0])
     if not found:
-        raise UsageError(f"{target} holds no kernel for {build.arch}")
-    result = record.result
+        raise UsageError(f"{target} holds no kernel for {builds[0].arch}")
     result["kernels"] += found
-    result["builds"].append(
-        {
-            "arch": build.arch,
-            "compiler": build.compiler,
-            "cubin_bytes": len(build.cubin),
-            "cached": build.cached,
-            "folder": str(build.folder) if build.folder else None,
-        }
-    )
+    result["builds"] += [_built(build) for build in builds]
     said = [line for each in found for line in each["advisories"]]
     result["remedies"] |= {line: remedy(line) for line in said if remedy(line)}
-    record.arch = build.arch if len(result["builds"]) == 1 else ""  # of several, each kernel names its own
-    record.environment = environment(compiler=build.compiler)
-    return [build]
+    archs = {each["arch"] for each in result["builds"]}
+    record.arch = archs.pop() if len(archs) == 1 else ""  # of several, each kernel names its own
+    record.environment = environment(compiler=builds[0].compiler)
+    return builds
+
+
+def _built(build: Build) -> dict[str, Any]:
+    return {
+        "arch": build.arch,
+        "compiler": build.compiler,
+        "cubin_bytes": len(build.cubin),
+        "cached": build.cached,
+        "folder": str(build.folder) if build.folder else None,
+    }
 
 
 def _hold_against(record: Record, builds: Sequence[Build], expected: Sequence[Expectation]) -> None:
     """Add a check of every kernel reported for each opcode that the user expects."""
-    for build in builds if expected else ():
-        bodies = ptx_kernels(build.ptx)
-        for kernel in record.result["kernels"]:
-            if kernel["arch"] != build.arch:
-                continue
-            for each in expected:
-                ok, detail = each.check(kernel, bodies.get(kernel["name"]))
-                record.check(f"{kernel['readable_name']} ({build.arch}): expects {each.text}", ok, detail)
+    if not expected:
+        return
+    bodies = {(each.arch, name): body for each in builds for name, body in ptx_kernels(each.ptx).items()}
+    for kernel in record.result["kernels"]:
+        for each in expected:
+            ok, detail = each.check(kernel, bodies.get((kernel["arch"], kernel["name"])))
+            record.check(f"{kernel['readable_name']} ({kernel['arch']}): expects {each.text}", ok, detail)
 
 
 def _check_names(checks: Sequence[str]) -> None:
@@ -187,22 +204,67 @@ def _no_target(target: str) -> UsageError:
     )
 
 
-def _unit(record: Record, experiment: Experiment, arch: str) -> Build | None:
-    """Build every variant for one architecture and check its claims; None if no variant is legal there."""
+def _variants(
+    record: Record, experiment: Experiment, arch: str, report: Report
+) -> tuple[list[Build], list[dict[str, Any]]]:
+    """Build every variant for one architecture, check its claims, and return the builds and their kernels.
+
+    There are none if no variant is legal there.
+    """
     from ptxlab.experiments.answers import claims_of
     from ptxlab.experiments.runner import kernel_report
-    from ptxlab.experiments.unit import build_unit, kernel_name
+    from ptxlab.experiments.unit import kernel_name
 
-    cases = list(experiment.variants(arch))
+    cases: dict[str, Case] = {}
+    for case in experiment.variants(arch):
+        cases.setdefault(kernel_name(experiment, experiment.macros(case)), case)
     if not cases:
         record.skip(arch, f"{experiment.name} has no variant that is legal on {arch}")
-        return None
-    build = build_unit(experiment, cases, arch)
-    claims = {kernel_name(experiment, experiment.macros(case)): claims_of(experiment, case) for case in cases}
-    for name, claimed in claims.items():
-        for title, ok, detail in check_claims(kernel_report(build, name), claimed):
-            record.check(f"{name} ({arch}): {title}", ok, detail)
-    return build
+    named = _told_apart(experiment, arch, cases)
+    builds, found = list[Build](), list[dict[str, Any]]()
+    for unit, build in _compiled(experiment, cases, arch, report):
+        for name in unit:
+            claims = claims_of(experiment, cases[name])
+            for title, ok, detail in check_claims(kernel_report(build, name), claims):
+                record.check(f"{name} ({arch}): {title}", ok, detail)
+        builds.append(build)
+        found += [each | named.get(each["name"], {}) for each in kernels(build)]
+    return builds, found
+
+
+def _compiled(
+    experiment: Experiment, cases: dict[str, Case], arch: str, report: Report
+) -> Iterator[tuple[list[str], Build]]:
+    """Yield the kernels of each unit, and its build; units are compiled side by side.
+
+    All kernels of a probe are one unit, as ``probe`` has it, too: they are small.
+    """
+    from ptxlab.experiments import ahead
+    from ptxlab.experiments.gemm import GemmStage
+    from ptxlab.experiments.unit import unit_builder
+
+    names = list(cases)
+    size = OF_A_UNIT if isinstance(experiment, GemmStage) else max(1, len(names))
+    units = [names[first : first + size] for first in range(0, len(names), size)]
+    with ahead.pool() as pool:
+        points = [[cases[name] for name in unit] for unit in units]
+        builds = [pool.submit(unit_builder(experiment, each, arch)) for each in points]
+        for done, (unit, build) in enumerate(zip(units, builds, strict=True)):
+            report(f"compiling {experiment.name} for {arch}", done, len(units))
+            yield unit, build.result()
+
+
+def _told_apart(experiment: Experiment, arch: str, cases: dict[str, Case]) -> dict[str, dict[str, str]]:
+    """Return what is added to each kernel of a stage: by which options its variant is another than usual.
+
+    Their names hold all macros, nearly all of them the same in all. A probe's are short.
+    """
+    from ptxlab.experiments.gemm import GemmStage
+
+    if not isinstance(experiment, GemmStage) or not cases:
+        return {}
+    usual = experiment.point(arch).params
+    return {name: {"variant": Case(arch, case.params, usual).key} for name, case in cases.items()}
 
 
 def _params(target: str, archs: Sequence[str], options: Options, kernel: str | None) -> dict[str, Any]:
@@ -212,8 +274,8 @@ def _params(target: str, archs: Sequence[str], options: Options, kernel: str | N
 
 def _keep_only(record: Record, kernel: str) -> None:
     every = record.result["kernels"]
-    exact = [each for each in every if each["name"] == kernel]
+    exact = [each for each in every if kernel in (each["name"], each.get("variant"))]
     record.result["kernels"] = exact or [each for each in every if is_called(each["name"], kernel)]
     if not record.result["kernels"]:
-        names = ", ".join(dict.fromkeys(each["readable_name"] for each in every))
+        names = ", ".join(dict.fromkeys(each.get("variant", each["readable_name"]) for each in every))
         raise UsageError(f"there is no kernel '{kernel}'; there are: {names}")

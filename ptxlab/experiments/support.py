@@ -12,11 +12,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ptxlab import sass
 from ptxlab.errors import unknown_name
+from ptxlab.experiments import ahead
 from ptxlab.experiments.record import Record, environment
 from ptxlab.isa.forms import PTX_VERSION, Form, every_form
 from ptxlab.sass.emulation import emulated
@@ -94,7 +94,7 @@ def _conclusion(columns: list[dict[str, Cell]], archs: list[str], forms: list[Fo
 
 def _columns(forms: list[Form], archs: list[str], progress: Progress) -> dict[str, dict[str, Cell]]:
     """Return every column: those that are not in the cache two at a time, as the tools are processes."""
-    with ThreadPoolExecutor(2) as pool:
+    with ahead.pool(2) as pool:
         waiting = {arch: pool.submit(column, forms, arch) for arch in archs}
         found = {}
         for index, (arch, future) in enumerate(waiting.items()):
@@ -168,7 +168,7 @@ def _errors(log: str, places: list[_Place]) -> dict[int, str]:
 
 def _read(build: Build, forms: Mapping[int, Form], places: list[_Place]) -> dict[int, Cell]:
     """Return what each form became."""
-    with ThreadPoolExecutor(1) as pool:  # nvdisasm runs twice: side by side
+    with ahead.pool(1) as pool:  # nvdisasm runs twice: side by side
         texts = pool.submit(listings, build.cubin, name=build.name)
         code = {each.name: each for each in functions(build)}
         listed = texts.result()

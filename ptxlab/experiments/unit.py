@@ -12,13 +12,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future
 from functools import lru_cache, partial
 from pathlib import Path
 
 from ptxlab.assets import include_folder
-from ptxlab.errors import ToolError, UsageError
-from ptxlab.experiments.base import Case, Experiment, Macros
+from ptxlab.errors import PtxlabError, ToolError, UsageError
+from ptxlab.experiments.base import Case, Experiment, Macros, blamed
 from ptxlab.files import is_file
 from ptxlab.toolchain.build import Build, build_cuda, source_text
 
@@ -78,6 +79,17 @@ def unit_builder(experiment: Experiment, cases: Iterable[Case], arch: str) -> Ca
         arch=arch,
         include_dirs=(include_folder(), experiment.folder),
     )
+
+
+def submitted(pool: Executor, experiment: Experiment, cases: Sequence[Case]) -> Future[Build]:
+    """Have a pool compile the kernels of all these points; what goes wrong shows in the future."""
+    try:
+        with blamed(experiment.file):
+            return pool.submit(unit_builder(experiment, cases, cases[0].arch))
+    except PtxlabError as error:
+        failed: Future[Build] = Future()
+        failed.set_exception(error)
+        return failed
 
 
 def unit_source(kernel: Path, variants: dict[str, Macros]) -> str:

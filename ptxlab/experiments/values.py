@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.errors import UsageError, unknown_name
+from ptxlab.errors import UsageError, is_plain_number, unknown_name
 from ptxlab.experiments.base import Experiment, Option, Value
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -31,8 +31,16 @@ def value_of(experiment: Experiment, text: str, flag: str) -> tuple[str, Value]:
     return name, _typed(option, name, value if equals else "true", f"{flag} {text}")
 
 
-def values_of_sweep(experiment: Experiment, text: str, flag: str) -> tuple[str, list[Value]]:
+def values_of_sweep(
+    experiment: Experiment, text: str, flag: str, *, like: str = ""
+) -> tuple[str, list[Value]]:
     """Return the name and the values of "name=value,value", each value once.
+
+    Args:
+        experiment: whose option.
+        text: what was typed.
+        flag: where, for messages: "--sweep".
+        like: the option whose values they are, where the name stands for several.
 
     Raises:
         UsageError: there is no such option, a value is of another type, or there is none.
@@ -40,7 +48,7 @@ def values_of_sweep(experiment: Experiment, text: str, flag: str) -> tuple[str, 
     """
     name, _, values = text.partition("=")
     name = name.replace("-", "_")
-    option = _option(experiment, name)
+    option = _option(experiment, like or name)
     if not values:
         raise UsageError(f"{flag} {text} has no values; legal: {name}=VALUE,VALUE")
     typed = [_typed(option, name, each, f"{flag} {text}") for each in values.split(",")]
@@ -57,7 +65,16 @@ def _option(experiment: Experiment, name: str) -> Option:
 def _typed(option: Option, name: str, value: str, typed: str) -> Value:
     kind: type[Any] = type(option.default)
     try:
-        return _BOOLEANS[value.lower()] if kind is bool else kind(value) if kind in _LEGAL else value
+        return _parsed(kind, value)
     except (KeyError, ValueError):
         legal = ", ".join(map(str, option.choices)) or _LEGAL[kind]
         raise UsageError(f"{typed}: '{value}' is no value of {name}; legal: {legal}") from None
+
+
+def _parsed(kind: type[Any], value: str) -> Value:
+    if kind is bool:
+        return _BOOLEANS[value.lower()]
+    if kind in (int, float) and not is_plain_number(value):
+        raise ValueError(value)
+    parsed: Value = kind(value)
+    return parsed

@@ -61,14 +61,14 @@ def cache_folder() -> Path:
 
 
 def limit_bytes() -> int:
-    """Return how large the cache may grow: $PTXLAB_CACHE_LIMIT_MB megabytes, 512 by default.
+    """Return how large the cache may grow: $PTXLAB_CACHE_LIMIT_MB megabytes; 512 if it is not set or empty.
 
     Raises:
         UsageError: the variable holds something else than a whole number.
 
     """
-    text = os.environ.get("PTXLAB_CACHE_LIMIT_MB", str(DEFAULT_LIMIT_MB))
-    if not re.fullmatch(r"\d{1,12}", text):
+    text = os.environ.get("PTXLAB_CACHE_LIMIT_MB") or str(DEFAULT_LIMIT_MB)
+    if not re.fullmatch("[0-9]{1,12}", text):
         raise UsageError(f"PTXLAB_CACHE_LIMIT_MB is '{text}'; legal: a whole number of megabytes")
     return int(text) * 1_000_000
 
@@ -80,7 +80,13 @@ def key_of(**parts: Any) -> str:
 
 
 def load(key: str) -> Entry | None:
-    """Return the entry, or None if there is none. A damaged one is removed."""
+    """Return the entry, or None if there is none. A damaged one is removed.
+
+    Raises:
+        UsageError: the limit is no number, which is told before anything is built in vain.
+
+    """
+    limit_bytes()
     folder = _entry_folder(key)
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
@@ -133,19 +139,23 @@ def load_memo(folder: Path, name: str) -> Any:
     return json.loads(text) if digest == _digest(text.encode()) else None
 
 
-def store_memo(folder: Path, name: str, value: Any) -> None:
-    """Keep a JSON value beside an entry. An entry that was evicted meanwhile is left alone."""
+def store_memo(folder: Path, name: str, value: Any) -> bool:
+    """Keep a JSON value beside an entry, and return whether it is kept.
+
+    An entry that was evicted meanwhile is left alone.
+    """
     text = json.dumps(value, separators=(",", ":"))
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=folder, prefix=".memo-", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(f"{_digest(text.encode())}\n{text}")
-        Path(file.name).replace(folder / f"{name}.memo")
+        with _scratch_folder() as scratch:
+            file = scratch / name
+            file.write_text(f"{_digest(text.encode())}\n{text}", encoding="utf-8")
+            file.replace(folder / f"{name}.memo")
     except FileNotFoundError:
-        return
+        return False
     except OSError as error:
         _warn(error)
+        return False
+    return True
 
 
 def info() -> dict[str, Any]:

@@ -256,11 +256,8 @@ USAGE = [
     (("group", "iner"), "unknown ptxlab group command 'iner'; legal: inner, outer", "mean inner?"),
     (("group",), "ptxlab group needs a command: inner, outer", "ptxlab group --help"),
     (("example", "succeed", "--tiel", "3"), "unknown ptxlab example option '--tiel'", "mean --tile?"),
-    (
-        ("example", "succeed", "--format", "xml"),
-        "value for --format 'xml'; legal: table, csv, md",
-        "mean md?",
-    ),
+    (("example", "succeed", "--format", "cvs"), "'cvs'; legal: table, csv, md", "did you mean csv?"),
+    (("example", "succeed", "--format", "xml"), "'xml'; legal: table, csv, md", "ptxlab example --help"),
     (("example", "succeed", "--format", "foo"), "--format 'foo'; legal: table", "ptxlab example --help"),
     (("example", "succeed", "--tile"), "--tile needs a value; legal: RxC", "ptxlab example --help"),
     (("example", "succeed", "--tile="), "--tile needs a value; legal: RxC", "ptxlab example --help"),

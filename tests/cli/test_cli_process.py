@@ -13,7 +13,7 @@ import pytest
 
 import ptxlab
 from ptxlab.errors import MissingError
-from ptxlab.files import write_whole
+from ptxlab.files import check_writable, write_whole
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is a device of Linux")
 
@@ -83,31 +83,62 @@ def test_an_interrupt_while_it_starts_is_a_quiet_end(tmp_path: Path, start: tupl
     assert (process.returncode, stderr) == (130, "")
 
 
-LOSES_AN_INTERRUPT = """
+COMMANDS_THAT_GET_A_SIGNAL = {
+    "in a callback": """
 class Fragile:
     def __del__(self):
-        raise KeyboardInterrupt
+        signal.raise_signal(NUMBER)  # Python would print what it raises, and go on
 
 def run(argv):
-    Fragile()  # as when Ctrl-C comes while Python runs a callback: it is printed, and lost
+    Fragile()
     return 0
-"""
+""",
+    "in code that catches all": """
+def run(argv):
+    with contextlib.suppress(BaseException):
+        signal.raise_signal(NUMBER)
+    return 0
+""",
+    "in exec": """
+def run(argv):
+    exec("signal.raise_signal(NUMBER)")  # as dataclasses do it; Python would kill itself with SIGINT
+    return 0
+""",
+}
+EXIT_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
-def test_an_interrupt_in_a_callback_is_not_lost() -> None:
-    """Python would print it and go on."""
+def as_the_command(run: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the program with another ``run`` in place of the command line; ``shell`` goes before it."""
     code = f"""
-import sys, types
+import contextlib, signal, sys, types
 sys.modules["ptxlab.cli.main"] = fake = types.ModuleType("ptxlab.cli.main")
-exec({LOSES_AN_INTERRUPT!r}, fake.__dict__)
+fake.__dict__.update(contextlib=contextlib, signal=signal)
+exec({run!r}, fake.__dict__)
 from ptxlab.__main__ import main
 main()
 """
     root = Path(ptxlab.__file__).parents[1]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, encoding="utf-8", check=False
-    )
-    assert (done.returncode, done.stderr) == (130, "")
+    command = ["sh", "-c", f'{shell} exec "$0" "$@"', sys.executable, "-c", code]
+    return subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=False)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has other signals, and no such shell")
+@pytest.mark.parametrize("name", EXIT_CODES)
+@pytest.mark.parametrize("command", COMMANDS_THAT_GET_A_SIGNAL)
+def test_no_signal_is_lost(command: str, name: str) -> None:
+    """Whatever the command does at that moment, the exit code is the signal's, and nothing is printed."""
+    done = as_the_command(COMMANDS_THAT_GET_A_SIGNAL[command].replace("NUMBER", f"signal.{name}"))
+    assert (done.returncode, done.stdout, done.stderr) == (EXIT_CODES[name], "", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has other signals, and no such shell")
+@pytest.mark.parametrize("name", EXIT_CODES)
+def test_a_signal_that_is_ignored_stays_so(name: str) -> None:
+    """As by nohup: the command goes on when the terminal closes."""
+    ignores = f"trap '' {name.removeprefix('SIG')};"
+    done = as_the_command(f"run = lambda _: signal.raise_signal(signal.{name}) or 7", ignores)
+    assert (done.returncode, done.stderr) == (7, "")
 
 
 def test_the_installed_script_starts_where_the_module_does(root: Path) -> None:
@@ -168,10 +199,15 @@ def test_a_file_that_cannot_be_written_is_exit_3(tmp_path: Path) -> None:
     """The message holds the path and the reason."""
     (tmp_path / "file").write_text("")
     for target in (tmp_path / "no" / "folder.svg", tmp_path / "file" / "x.svg", tmp_path):
-        with pytest.raises(MissingError, match="cannot write") as caught:
-            write_whole(target, "text")
-        assert caught.value.exit_code == 3
-        assert str(target) in caught.value.message
+        for refuse in (check_writable, lambda path: write_whole(path, "text")):
+            with pytest.raises(MissingError, match="cannot write") as caught:
+                refuse(target)
+            assert caught.value.exit_code == 3
+            assert str(target) in caught.value.message
+    sound = (tmp_path / "file", tmp_path / "new.svg", Path(os.devnull))
+    for target in sound:
+        check_writable(target)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 def test_a_device_is_written_to_and_not_replaced() -> None:

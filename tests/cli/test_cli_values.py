@@ -8,6 +8,7 @@ import pytest
 EMPTY = [
     ("gemm --stage", "legal: ampere, "),
     ("gemm --stage wmma-naive --dtype", "legal: f16"),
+    ("gemm --stage hopper --dtype", "legal: f16, bf16, tf32, s8, e4m3, e5m2"),
     ("gemm --stage wmma-naive --init", "legal: normal, ints, naturals, seq, ones, zeros"),
     ("probe ldmatrix --arch", "legal: sm_75, sm_80, "),
     ("probe ldmatrix --num", "legal: x1, x2, x4"),
@@ -23,7 +24,8 @@ EMPTY = [
     ("swizzle check", "none, 32B, 64B, 128B, or B,M,S in elements."),
     ("layout support --only", "legal: mma, "),
     ("profile probe:ldmatrix --metrics", "legal: default, counts, "),
-    ("profile probe:ldmatrix --option", "legal: NAME=VALUE"),
+    ("profile probe:ldmatrix --option", "legal: num=x1, "),
+    ("gemm --stage wmma-warptile --sweep", "tile_k=16, tile_k=32, tile_k=64"),
     ("profile", "probe:NAME or NAME, gemm:STAGE"),
 ]
 
@@ -72,6 +74,13 @@ def test_a_time_limit_is_a_limit(run_here: Any, line: str, value: str) -> None:
         ("probe ldmatrix --backend gpu", "--backend 'gpu'; legal: auto, device, model", "ldmatrix --help"),
         ("probe movmatrix --times one", "--times 'one'; legal: 1, 2", "ptxlab probe movmatrix --help"),
         ("probe ldmatrix --lane 32", "'32' is no value for --lane; legal: 0 to 31", "ldmatrix --help"),
+        (
+            "probe ldmatrix --lane \u0663",
+            "'\u0663' is no value for --lane; legal: 0 to 31",
+            "ldmatrix --help",
+        ),
+        ("probe ldmatrix --lane 1_0", "'1_0' is no value for --lane; legal: 0 to 31", "ldmatrix --help"),
+        ("layout where mma A 1_0 5", "'1_0' is no value for row; legal: a whole number", "where mma --help"),
         ("gemm --list --device -1", "'-1' is no value for --device; legal: at least 0", "gemm --help"),
         ("gemm --list -m many", "'many' is no value for -m; legal: a whole number", "ptxlab gemm --help"),
         ("layout where mma A x 5", "'x' is no value for row; legal: a whole number", "where mma --help"),
@@ -124,3 +133,30 @@ def test_a_tile_may_be_known_by_its_width(run_here: Any, untyped: str, typed: st
     found["conclusion"] = found["conclusion"].replace(f"of {untyped} elements", f"of {typed} elements")
     assert found == same
     assert run_here("swizzle", "check", "128B", "--tile", "16x64", "--dtype", "b16").returncode == 0
+
+
+@pytest.mark.parametrize("flag", ["--set", "--sweep"])
+@pytest.mark.parametrize("value", [(), ("",), ("--json",)])
+def test_what_is_legal_is_what_the_stage_on_the_line_takes(
+    run_here: Any, flag: str, value: tuple[str, ...]
+) -> None:
+    """No other stage's options: wmma-naive has none of its own."""
+    told = run_here("gemm", "--stage", "wmma-naive", flag, *value).stderr
+    assert "layout=tt, alpha=, beta=\n" in told
+
+
+@pytest.mark.parametrize(("name", "guess"), [("spilts", "did you mean splits?"), ("nonsense", "")])
+def test_a_guess_is_near_or_there_is_none(run_here: Any, name: str, guess: str) -> None:
+    """What has a few letters in common with an option is not what was meant."""
+    done = run_here("gemm", "--stage", "hopper", "--set", f"{name}=3", "--json")
+    assert json.loads(done.stdout)["error"]["hint"] == guess
+
+
+def test_the_help_of_gemm_shows_both_of_its_forms(run_here: Any) -> None:
+    """Also where compare stands before --help."""
+    for words in ((), ("compare",)):
+        usage = run_here("gemm", *words, "--help").stdout.splitlines()[:2]
+        assert [" ".join(line.split()) for line in usage] == [
+            "Usage: ptxlab gemm (--stage NAME | --ladder | --list) [OPTIONS]",
+            "ptxlab gemm compare A B [--json] [--format FORM]",
+        ]

@@ -55,6 +55,16 @@ def test_the_house_names_no_experiment(name: str) -> None:
             assert not asks_for_it.search(line), f"{file}:{number}: {line.strip()}"
 
 
+def test_pools_of_threads_come_from_one_place() -> None:
+    """ahead.pool() gives up what is queued when it ends; Python's own would have Ctrl-C wait for it all."""
+    makers = [
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "ptxlab").rglob("*.py")
+        if "PoolExecutor(" in file.read_text(encoding="utf-8")
+    ]
+    assert makers == ["ptxlab/experiments/ahead.py"]
+
+
 def test_the_project_refers_to_nothing_outside_it() -> None:
     """Whoever has the repository has all that it speaks of."""
     outside = re.compile("|".join(["\\.\\./" + "shared", "/work/" + "(main|shared)", "\\.lib" + "rary/"]))

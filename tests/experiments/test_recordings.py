@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ptxlab.assets import include_folder
+from ptxlab.device.job import DeviceInfo, JobResult
 from ptxlab.errors import MissingError, ToolError
-from ptxlab.experiments import recording, registry
+from ptxlab.experiments import recording, registry, runner
 from ptxlab.experiments.base import Case
+from ptxlab.experiments.catalogue import probe_record
 from ptxlab.experiments.probe import Probe
 from ptxlab.experiments.unit import digest, own_sources
 
@@ -117,7 +120,8 @@ def test_recorded_again_it_takes_the_place_of_the_old(copy: Probe, case: Case) -
 def test_recordings_outlive_changes_of_the_options(copy: Probe, case: Case) -> None:
     """An option that came later was left out then; a variant with one that is gone is no point any more."""
     older = {name: value for name, value in case.params.items() if name != "swizzle"}
-    for params, found in ((older, True), ({**case.params, "gone": 1}, False)):
+    gone = ({"gone": 1}, {"self": 1}, {"arch": "sm_90a"}, {"num": {}}, {"num": 4}, {"num": None})
+    for params, found in ((older, True), *(({**case.params, **each}, False) for each in gone)):
         variants = {"sm_90a then": {"params": params}}
         kept = recording.Recording("Test Card 1", "2026-01-01", {}, variants)
         assert (kept.find(copy, case) is not None) == found
@@ -206,6 +210,72 @@ def test_damaged_data_is_found(copy: Probe, case: Case) -> None:
     path.write_text(json.dumps(text))
     with pytest.raises(ToolError, match="damaged"):
         recording.recordings(copy)
+
+
+def put_beside(path: Path) -> bytes:
+    """Return the bytes that are kept of a damaged file."""
+    return path.with_name("test-card-1.json.damaged").read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"schema": "ptxlab.recording/1"}'])
+def test_recording_again_replaces_a_damaged_file(
+    copy: Probe, case: Case, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the error says that it would; its bytes are kept beside it, and a warning names both."""
+    path = save(copy, case)
+    path.write_text(damage)
+    assert save(copy, case) == path
+    assert recording.load(path).find(copy, case) is not None
+    assert put_beside(path) == damage.encode()
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"ptxlab: warning: {path} is damaged: ")
+    assert told.endswith("; it is kept as test-card-1.json.damaged, and recorded anew")
+    save(copy, case)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("command", ["probe", "verify"])
+def test_a_run_that_records_is_not_stopped_by_the_damage(
+    copy: Probe, case: Case, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """It holds what the device answers against recordings, too."""
+    path = save(copy, case)
+    path.write_text("{")
+    bits = {name: array.reshape(-1).view("u1") for name, array in copy.expected(case).items()}
+    worker: Any = SimpleNamespace(run=lambda job: JobResult(bits, []))
+    lab = runner.Lab("sm_90a", worker, DeviceInfo("Test Card 1", "sm_90a", 132, 1, 1, 1, "1.2", "13.0"), "")
+    if command == "probe":
+        probe_record(copy, {}, lab, lane=None, keep=True)
+    else:
+        monkeypatch.setattr(copy, "variants", lambda arch: iter([case] if arch == case.arch else []))
+        runner.verify([copy], lab, lambda *_: None, keep=True)
+    assert recording.load(path).find(copy, case) is not None
+
+
+def test_what_is_no_file_is_put_aside_too(copy: Probe) -> None:
+    """A folder in a recording's place; where that cannot be done nothing is measured in vain."""
+    path = recording.recording_file(copy, "Test Card 1")
+    path.mkdir(parents=True)
+    recording.put_aside(copy, "Test Card 1")
+    assert not path.exists()
+    path.write_text("{")
+    with pytest.raises(MissingError, match=f"cannot write {path}: Is a directory"):
+        recording.put_aside(copy, "Test Card 1")
+
+
+def test_sound_variants_of_a_damaged_file_stay(copy: Probe, case: Case) -> None:
+    """With the date and the environment that they were recorded in."""
+    path = save(copy, case)
+    text = json.loads(path.read_text())
+    (name,) = text["variants"]
+    text |= {"date": "2026-01-01"}
+    text["variants"]["sm_90a wrong"] = text["variants"][name]
+    path.write_text(json.dumps(text))
+    before = path.read_bytes()
+    recording.put_aside(copy, "Test Card 1", lambda each, _: "is wrong" if "wrong" in each else "")
+    kept = recording.load(path)
+    assert (list(kept.variants), kept.date, kept.environment) == ([name], "2026-01-01", {"driver": "0"})
+    assert put_beside(path) == before
 
 
 def test_too_large_is_refused(copy: Probe, case: Case) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ptxlab.errors import ToolError
-from ptxlab.experiments.base import Macros
-from ptxlab.experiments.unit import unit_source
+from ptxlab.errors import ToolError, UsageError
+from ptxlab.experiments import ahead
+from ptxlab.experiments.base import Case, Experiment, Macros
+from ptxlab.experiments.unit import submitted, unit_source
 from ptxlab.toolchain.build import Build, build_cuda
 from ptxlab.toolchain.messages import CompileError
 
@@ -23,6 +25,30 @@ def build(folder: Path, text: str, variants: dict[str, Macros] | None = None) ->
     return build_cuda(
         unit_source(kernel, variants or VARIANTS), name=str(kernel), arch="sm_90a", include_dirs=(folder,)
     )
+
+
+class Broken(Experiment):
+    """One that cannot say what its kernel is."""
+
+    name = "broken"
+
+    def macros(self, case: Case) -> Macros:
+        """Ask for an option that there is not."""
+        return {"VALUE": case.missing}
+
+
+def test_what_goes_wrong_before_the_compiler_shows_in_the_future(tmp_path: Path) -> None:
+    """So that other units, which are compiled beside it, go on: a missing file, a fault of the experiment."""
+    broken = Broken()
+    broken.folder, broken.file = tmp_path, tmp_path / "stage.py"
+    with ahead.pool(1) as pool:
+        missing = submitted(pool, broken, [broken.case("sm_90a")])
+        broken.source.write_text(KERNEL)
+        faulty = submitted(pool, broken, [broken.case("sm_90a")])
+    with pytest.raises(UsageError, match=r"kernel\.cu does not exist"):
+        missing.result(timeout=0)
+    with pytest.raises(ToolError, match=f"{re.escape(str(broken.file))}.*AttributeError: missing"):
+        faulty.result(timeout=0)
 
 
 def failure(folder: Path, text: str) -> str:

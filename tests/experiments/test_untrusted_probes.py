@@ -258,6 +258,17 @@ def test_the_keyboard_still_interrupts(rewrite: Rewrite, run_here: Any) -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal to one process there")
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
+def test_a_signal_ends_the_program_in_the_midst_of_a_probe(
+    rewrite: Rewrite, run_cli: Any, name: str, code: int
+) -> None:
+    """It is not the probe's fault, wherever in its code the signal comes."""
+    rewrite(EXPECTED, f"import signal\n        raise ValueError(signal.raise_signal(signal.{name}))")
+    done = run_cli("probe", "mine", "--backend", "model", "--json")
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
 @pytest.mark.parametrize(
     "fault", ["return 1 / 0", 'from ptxlab import errors; raise errors.DeviceError("no")']
 )

@@ -23,7 +23,6 @@ from ptxlab.device.job import (
     Step,
     Timing,
 )
-from ptxlab.errors import DeviceError
 from ptxlab.experiments.gemm import Problem
 from ptxlab.experiments.gemm.activation import activated
 from ptxlab.experiments.gemm.check import ELEMENT, LISTED, SUMMARY, Check
@@ -56,6 +55,7 @@ class StandIn:
         damaged: what the canaries say.
         fault: what happens instead.
         faulty: to which stages; to all if empty.
+        faulty_runs: in which jobs, counted from 0; in all if empty.
         clock: of a stage by NVML.
         sm_mhz: the one that the SMs counted, or 0 where they cannot.
 
@@ -67,8 +67,9 @@ class StandIn:
     changed_runs: tuple[int, ...] = ()
     library: bool = True
     damaged: list[str] = field(default_factory=list)
-    fault: DeviceError | None = None
+    fault: BaseException | None = None
     faulty: tuple[str, ...] = ()
+    faulty_runs: tuple[int, ...] = ()
     timeout: float = 20.0
     clock: int = 1830
     sm_mhz: float = 0.0
@@ -86,7 +87,8 @@ class StandIn:
         for launch in launches:
             assert launch.kernel.encode() in job.modules[launch.module], "a kernel that its cubin has not"
         stages = {each.module.split()[1] for each in launches if each.module.startswith(f"{MODULE} ")}
-        if self.fault and (not self.faulty or stages & set(self.faulty)):
+        now = not self.faulty_runs or len(self.jobs) - 1 in self.faulty_runs
+        if self.fault and now and (not self.faulty or stages & set(self.faulty)):
             raise self.fault
         report(Progress("sampling", 1, 20, {"stage 0": STAGE_MS, "cublas": LIBRARY_MS}))
         problem = self._problem(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from gemm_stand_in import H200, request
 from ptxlab.device.job import LT, TORCH, CublasGemm, Launch, Timing
 from ptxlab.errors import ExitCode, MissingError, ToolError, UsageError
 from ptxlab.experiments import runner
-from ptxlab.experiments.gemm import GemmStage
+from ptxlab.experiments.gemm import GemmStage, run
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.measure import MOST_COPIES, Method
 from ptxlab.experiments.gemm.reference import Comparison, Element
@@ -25,9 +26,23 @@ from ptxlab.experiments.gemm.sweep import grouped, points
 from ptxlab.experiments.gemm.versus import compare_record
 from ptxlab.experiments.gemm.wrong import shape_of_wrong
 from ptxlab.experiments.record import Record
-from ptxlab.experiments.registry import find_stage
+from ptxlab.experiments.registry import ceiling_entries, find_stage
 from ptxlab.experiments.values import value_of, values_of_sweep
-from ptxlab.render.plot import apart, drawn, limits, numbers, save_plot, series, unverified, varied
+from ptxlab.render.plot import (
+    apart,
+    clocks,
+    drawn,
+    limits,
+    marks_of,
+    numbers,
+    remarks,
+    save_plot,
+    series,
+    style_of,
+    unrecorded,
+    unverified,
+    varied,
+)
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 
@@ -48,7 +63,10 @@ def test_values_have_the_type_of_their_option() -> None:
     assert values_of_sweep(stage, "k=16,32,16", "--sweep") == ("k", [16, 32])
     for text, message in (
         ("m=4k", "--set m=4k: '4k' is no value of m; legal: a whole number"),
+        ("m=64_0", "'64_0' is no value of m; legal: a whole number"),
+        ("m=\u0663", "is no value of m; legal: a whole number"),
         ("alpha=x", "'x' is no value of alpha; legal: a number"),
+        ("alpha=1_0", "'1_0' is no value of alpha; legal: a number"),
         ("m", "--set m has no value; legal: m=VALUE"),
         ("tile=3", "unknown option of wmma-naive 'tile'; legal: m, n, k"),
     ):
@@ -88,6 +106,30 @@ def test_illegal_points_of_a_sweep_are_skipped_with_the_reason() -> None:
     assert "--acc f16 is not for --dtype bf16; legal: f32" in skipped["reason"]
     with pytest.raises(UsageError, match="legal: f32"):
         points(stage, "sm_90a", Record(), {"dtype": "bf16"}, (), ("acc=f16",))
+
+
+def test_points_that_are_the_same_once_completed_are_one() -> None:
+    """What is left open, 0 of splits, stands for another value: one kernel is not timed against itself."""
+    stage, record = find_stage("hopper"), Record()
+    chosen = stage.case("sm_90a").splits
+    other = next(each for each in (1, 2) if each != chosen)
+    found = points(stage, "sm_90a", record, {}, (), (f"splits=0,{other},{chosen}",))
+    assert [case.splits for case in found] == [chosen, other]
+    (skipped,) = record.skipped
+    told = (f"hopper splits={chosen}", "it is the same as splits=0")
+    assert (skipped["case"], skipped["reason"]) == told
+
+
+def test_errors_of_a_sweep_name_what_was_typed() -> None:
+    """Size stands for m, n and k, and nobody typed these; nor --set."""
+    stage = find_stage("hopper")
+    for text, message in (
+        ("size=", "--sweep size= has no values; legal: size=VALUE,VALUE"),
+        ("size=x", "--sweep size=x: 'x' is no value of size; legal: a whole number"),
+        ("splits=-1", "unknown value for --sweep splits '-1'; legal: 0, 1, 2"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            swept(stage, text)
 
 
 def test_points_of_one_problem_are_one_run() -> None:
@@ -315,16 +357,13 @@ def test_a_recording_is_a_side(history: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
-    """No such side is wrong usage, nothing in common is exit 3, a damaged line names its place."""
+    """No such side is wrong usage, nothing in common is exit 3."""
     with pytest.raises(UsageError, match="'yesterday' is no file, and no day, driver or device"):
         compare_record("yesterday", "today")
     write(history, line(1.0), line(1.0, driver="590", k=128))
     with pytest.raises(MissingError, match="nothing to compare: no stage ran the same problem") as caught:
         compare_record("580", "590")
     assert not caught.value.hint
-    history.write_text('{"stage": 1}\nnot json\n', encoding="utf-8")
-    with pytest.raises(ToolError, match=":2 is damaged"):
-        compare_record("580", "590")
     (tmp_path / "x").write_text("[1]", encoding="utf-8")
     with pytest.raises(ToolError, match="holds no results of gemm"):
         compare_record(str(tmp_path / "x"), "580")
@@ -349,6 +388,11 @@ def test_what_cannot_be_compared_is_told(history: Path, tmp_path: Path) -> None:
         json.dumps(line(1.0, options={"stages": {}})),
         json.dumps(line(1.0, clock_mhz="fast")),
         json.dumps(line(1.0, power_w=10**400)),
+        json.dumps(line(1.0, tflops=None)),
+        json.dumps(line(1.0, tflops=-1)),
+        json.dumps(line(1.0, tflops=float("inf"))),
+        json.dumps(line(1.0, verified="no")),
+        json.dumps({"result": {"stages": [line(1.0, tflops=None)]}, "environment": {"device": None}}),
         json.dumps(line(1.0, milliseconds={"low": 0, "median": 0, "high": 0})),
         json.dumps(line(float("nan"))),
         json.dumps(line(1.0, milliseconds={"low": 3.0, "median": 2.0, "high": 1.0})),
@@ -362,13 +406,60 @@ def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
         compare_record(str(tmp_path / "x"), str(tmp_path / "x"))
 
 
-def test_a_damaged_history_is_named(history: Path) -> None:
-    """What is no text, and lines that hold something else, when a day of it is asked for."""
+def test_a_history_without_a_sound_line_is_damaged(history: Path) -> None:
+    """It is what is no text, or holds something else: the first line is named."""
     write(history, line(1.0, milliseconds=3))
-    with pytest.raises(ToolError, match=f"{history} is damaged: milliseconds of a row"):
+    with pytest.raises(ToolError, match=f"{history}:1 is damaged: it has no milliseconds such"):
         compare_record("580", "580")
     history.write_bytes(b"\xff\xfe{}")
     with pytest.raises(ToolError, match="is damaged: 'utf-8'"):
+        compare_record("580", "580")
+
+
+def test_damaged_lines_are_left_out(history: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One warning names them, however often the history is asked; all others count."""
+    write(history, line(1.0), line(1.2, driver="590"))
+    sound = history.read_bytes()
+    first, second = sound.splitlines()
+    half = first[:40]
+    history.write_bytes(b"\n".join([first, half + second, b"\xff", b"3", b'{"stage": "s"}', second, half]))
+    (row,) = compare_record("580", "590").result["compared"]
+    assert row["ratio"] == pytest.approx(1.2)
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"ptxlab: warning: damaged lines of {history} are left out: 2, 3, 4, 5, 7 (2: ")
+    history.write_bytes(b"{\n" * 100 + sound)
+    compare_record("580", "590")
+    assert " are left out: 1, 2, 3, 4, 5, 6, 7, 8 and 92 more (1: " in capsys.readouterr().err
+
+
+def test_a_half_written_line_does_not_take_the_next_one_with_it(gemm: Any, history: Path) -> None:
+    """A full disk leaves one: what is added stands on a line of its own."""
+    gemm(request(16, 16, 16))
+    whole = history.read_bytes()
+    history.write_bytes(whole[:-20])
+    gemm(request(16, 16, 32))
+    half, added = history.read_bytes().splitlines()
+    assert half == whole[:-20]
+    assert json.loads(added)["k"] == 32
+
+
+def test_the_history_is_read_once(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For both sides: it may be long."""
+    write(history, line(1.0), line(1.2, driver="590"))
+    read = Path.read_bytes
+    asked: list[Path] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda file: asked.append(file) or read(file))
+    assert compare_record("580", "590").result["compared"]
+    assert asked == [history]
+
+
+def test_a_folder_in_the_place_of_the_history_cannot_be_read(history: Path) -> None:
+    """Exit 3, as of each file that cannot be read; where there is nothing no day is known."""
+    history.mkdir(parents=True)
+    with pytest.raises(MissingError, match=f"{history} cannot be read: Is a directory"):
+        compare_record("580", "580")
+    history.rmdir()
+    with pytest.raises(UsageError, match="no day, driver or device"):
         compare_record("580", "580")
 
 
@@ -376,10 +467,10 @@ def test_a_history_that_may_not_be_read_is_missing(history: Path, monkeypatch: p
     """By whoever has no permission: exit 3."""
     write(history, line(1.0))
 
-    def refuse(*_: object, **__: object) -> str:
+    def refuse(*_: object, **__: object) -> bytes:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(MissingError, match="cannot be read: Permission denied"):
         compare_record("580", "580")
 
@@ -448,6 +539,109 @@ def test_options_tell_points_of_one_problem_apart(gemm: Any) -> None:
     assert list(series(both, lambda row: float(row["m"]))) == names
 
 
+def test_lines_beside_the_stages_say_their_types(gemm: Any) -> None:
+    """Where several are shown: one of another type is no measure. A ceiling has the inputs' type alone."""
+    record, _ = gemm(request(16, 16, 16, "ints"))
+    (row,) = record.result["stages"]
+    other = row | {"dtype": "e4m3", "out": "bf16", "peak": row["peak"] | {"dtype": "e4m3", "tflops": 9.0}}
+    beside = limits([row, other], lambda _: 0.0)
+    assert beside["ceiling of mma-sync e4m3"] == [(0.0, 9.0)]
+    assert beside["ceiling of mma-sync f16"] == [(0.0, row["peak"]["tflops"])]
+    assert {"cuBLAS 13.1 f16 f16", "cuBLAS 13.1 e4m3 bf16"} <= set(beside)
+
+
+def test_a_ladder_is_drawn_in_one_type(gemm: Any) -> None:
+    """That of most rungs, and what is left out is said; not where a type or one stage was asked for."""
+    record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
+    document = record.document()
+    small, large = document["result"]["stages"]
+    other = small | {"stage": "hopper-fp8", "dtype": "e4m3"}
+    document["result"]["stages"].insert(0, other)
+    ladder = document | {"params": document["params"] | {"stage": None, "sweep": ["size=16,32"]}}
+    assert drawn(ladder) == [small, large]
+    assert remarks(ladder) == ["without hopper-fp8 e4m3: the others are f16"]
+    by_type = document | {"params": ladder["params"] | {"sweep": ["dtype=f16,e4m3"]}}
+    for several in (document, by_type):
+        assert drawn(several) == [other, small, large]
+        assert remarks(several) == []
+
+
+def test_what_is_not_recorded_is_said(gemm: Any) -> None:
+    """By what tells a point from the others; a problem of which nothing is recorded is told as one."""
+    record, _ = gemm(request(16, 16, 16, "ints"))
+    document = record.document()
+    (row,) = document["result"]["stages"]
+    (asked,) = document["result"]["explanations"]
+    points = [asked | {"options": {"l2": l2, "group": 8}} for l2 in ("normal", "keep-a")]
+    recorded = row | {"options": points[0]["options"], "date": "2026-11-30", "stale": False}
+    document["result"] |= {"stages": [], "recorded": [recorded], "explanations": points}
+    assert unrecorded(document) == ["wmma-naive l2=keep-a"]
+    assert remarks(document) == ["without wmma-naive l2=keep-a: not recorded"]
+    assert list(series(drawn(document), lambda _: 0.0, points)) == ["wmma-naive l2=normal"]
+    larger = [each | {"problem": "32x32x32 f16 tn, f32 accumulate"} for each in points]
+    document["result"]["explanations"] = [*points, *larger]
+    assert unrecorded(document) == ["wmma-naive l2=keep-a at 16x16x16 f16", "all of 32x32x32 f16"]
+    many = [asked | {"options": {"group": group}} for group in range(9)]
+    first = recorded | {"options": many[0]["options"]}
+    document["result"] |= {"recorded": [first], "explanations": many}
+    (told,) = remarks(document)
+    assert told.endswith("wmma-naive group=6, 2 more: not recorded")
+
+
+def test_a_ceiling_at_several_clocks_is_no_line(gemm: Any, tmp_path: Path) -> None:
+    """Its points are marks, and the caption says at which clocks they were reached."""
+    record, _ = gemm(request(16, 16, 16, "ints", sweeps=("size=16,32",)))
+    small, large = record.result["stages"]
+    for mhz, found in ((1740.0, {}), (1360.0, {"ceiling of mma-sync": (1360.0, 1700.0)})):
+        small["peak"] |= {"sm_mhz": 1700.0}
+        large["peak"] |= {"sm_mhz": mhz}
+        assert clocks([small, large]) == found
+    large["throttle"] = ["sw_power_cap"]
+    marked = picture(record, tmp_path)
+    large["peak"]["sm_mhz"] = 1700.0
+    joined = picture(record, tmp_path)
+    told = (
+        "crosses: ceiling of mma-sync at the power limit, each at the clock of its own run (1360 to 1700 MHz)"
+    )
+    assert (told in marked, "clock of its own run" in joined) == (True, False)
+    assert joined.count("stroke-dasharray") == marked.count("stroke-dasharray") + 1
+
+
+def picture(record: Record, folder: Path) -> str:
+    """Return the picture of a run as an SVG."""
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip('matplotlib is not here: pip install "ptxlab[plot]"')
+    save_plot(record.document(), folder / "x.svg")
+    return (folder / "x.svg").read_text(encoding="utf-8")
+
+
+def test_a_line_looks_the_same_in_every_picture() -> None:
+    """By the name of the library or ceiling, whatever its version and types; no two look the same."""
+    names = ["cuBLAS 13.1.0.3 (torch 2.11)", "cuBLASLt 13.1.0 (nvmath-python 1.0.0)"]
+    names += [f"ceiling of {entry.name}" for entry in ceiling_entries()]
+    styles = [style_of(name)["linestyle"] for name in names]
+    assert len(set(styles)) == len(names) > 2
+    assert [style_of(f"{name} e4m3 bf16")["linestyle"] for name in names] == styles
+    assert style_of("cuBLAS (torch 3.0)") == style_of(names[0])
+    marks = [marks_of(name)["marker"] for name in names[2:]]
+    assert len(set(marks)) == len(marks)
+
+
+def test_one_bar_is_as_wide_as_others(gemm: Any, tmp_path: Path) -> None:
+    """A picture of one point is lower than that of nine."""
+    record, _ = gemm(request(16, 16, 16, "ints"))
+    heights = [height(picture(record, tmp_path))]
+    (row,) = record.result["stages"]
+    record.result["stages"] = [row | {"stage": f"s{rank}"} for rank in range(9)]
+    heights.append(height(picture(record, tmp_path)))
+    assert 72 < heights[0] < heights[1] / 1.5
+
+
+def height(svg: str) -> float:
+    """Return the height of an SVG in points."""
+    return float(svg.partition('height="')[2].partition("pt")[0])
+
+
 def test_without_a_gpu_recordings_are_drawn(gemm: Any) -> None:
     """Those of just what was asked for, by the kernel of today: problem, options, data, and state of L2."""
     record, _ = gemm(request(16, 16, 16, "ints"))
@@ -501,6 +695,38 @@ def test_a_run_without_a_gpu_says_what_its_picture_shows(
     assert note in " ".join(done.stdout.split())
 
 
+def test_without_matplotlib_the_answer_is_there(
+    run_here: Run, gemm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without --plot, as tables and as a document; then the picture that is missing, and exit 3."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    measured, _ = gemm(request(16, 16, 16, "ints"))
+    monkeypatch.setattr(run, "run_gemm", lambda *_: measured)
+    command = ("gemm", "--stage", "wmma-naive", "-m", "16")
+    plain, drawn = run_here(*command), run_here(*command, "--plot", "x.svg")
+    assert (plain.returncode, drawn.returncode) == (0, 3)
+    assert drawn.stdout == plain.stdout
+    assert drawn.stderr == 'ptxlab: matplotlib is not here\nhint: pip install "ptxlab[plot]"\n'
+    document = json.loads(run_here(*command, "--plot", "x.svg", "--json").stdout)
+    assert document["error"]["message"] == "matplotlib is not here"
+    assert document["result"] == json.loads(json.dumps(measured.result))
+
+
+def test_without_matplotlib_and_gpu_both_are_said(run_here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside what was recorded: the run's own failure comes first, and its code stays."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr(runner, "has_driver", lambda: False)
+    done = run_here("gemm", "--stage", "wmma-naive", "--plot", "x.svg", "--json")
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["error"]["code"]) == (3, "no-device")
+    assert document["result"]["recorded"]
+    why = "x.svg is not drawn: matplotlib is not here"
+    assert why in document["result"]["notes"]
+    assert why in document["error"]["message"]
+    assert "not run: " in done.stderr
+    assert 'pip install "ptxlab[plot]"' in done.stderr
+
+
 @pytest.mark.parametrize(
     ("heights", "moved"),
     [
@@ -551,6 +777,27 @@ def test_a_plot_of_another_format_is_refused() -> None:
 
     with pytest.raises(UsageError, match="unknown format of a plot 'gif'; legal: png, svg, pdf"):
         check_plot(Path("x.gif"))
+
+
+def test_a_plot_that_cannot_be_written_is_told_first(run_here: Run, tmp_path: Path) -> None:
+    """Before anything is compiled or measured for it."""
+    file = tmp_path / "no" / "x.png"
+    done = run_here("gemm", "--stage", "wmma-naive", "--plot", str(file))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(f"ptxlab: cannot write {file}: {file.parent} is no folder that you can")
+
+
+def test_a_plot_is_replaced_whole(gemm: Any, tmp_path: Path) -> None:
+    """Who has the old picture open keeps it as it was."""
+    if importlib.util.find_spec("matplotlib") is None:
+        pytest.skip('matplotlib is not here: pip install "ptxlab[plot]"')
+    file, old = tmp_path / "plot.svg", tmp_path / "old.svg"
+    file.write_text("old")
+    old.hardlink_to(file)
+    record, _ = gemm(request(16, 16, 16, "ints"))
+    save_plot(record.document(), file)
+    assert (old.read_text(), file.read_text()[:5]) == ("old", "<?xml")
+    assert set(tmp_path.glob("*.svg*")) == {file, old}
 
 
 class Tiled(GemmStage):

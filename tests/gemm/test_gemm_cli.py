@@ -164,6 +164,12 @@ def test_the_ladder_explains_every_stage(without_gpu: Run) -> None:
         (("--stage", "wmma-naive", "--seed", "-1"), "--seed"),
         (("--stage", "wmma-naive", "-m", "--64"), "'--64' is no value for -m; legal: a whole number, 1 to"),
         (("--stage", "wmma-naive", "-m", "9" * 5000), "is no value for -m; legal: a whole number, 1 to"),
+        (("--stage", "wmma-naive", "-m", "\u0663"), "is no value for -m; legal: a whole number, 1 to"),
+        (("--stage", "wmma-naive", "-m", "64_0"), "'64_0' is no value for -m; legal: a whole number, 1 to"),
+        (
+            ("--stage", "hopper", "--sweep", "splits=-1"),
+            "unknown value for --sweep splits '-1'; legal: 0, 1,",
+        ),
         (("--stage", "wmma-naive", "--warmup", "inf"), "--warmup; legal: 0 to 86400"),
         (("--stage", "wmma-naive", "--warmup", "nan"), "--warmup; legal: 0 to 86400"),
         (("--stage", "wmma-naive", "--warmup", "99999999999"), "--warmup; legal: 0 to 86400"),
@@ -185,7 +191,7 @@ def test_wrong_usage_is_one_line_and_exit_2(
     [
         ("--sweep stages=4 --set stages=9", "--set stages and --sweep stages both give stages"),
         ("--sweep cluster-shape=2x1 --set cluster_shape=1x1", "both give cluster_shape"),
-        ("--set stages=4 --set stages=9", "--set stages and --set stages both give stages"),
+        ("--set l2=normal --set l2=normal", "--set l2 is given twice"),
         ("--sweep size=64 -m 32", "-m and --sweep size both give m"),
         ("--sweep size=64 --sweep k=32", "--sweep size and --sweep k both give k"),
         ("--set out=f32 --out f16", "--out and --set out both give out"),

@@ -49,6 +49,39 @@ def test_bytes_that_are_sent_on_are_told(shape: str, of_a_block: int) -> None:
     assert "sends" not in said["multicast"]["limiter"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "limiter"), [("2x1", "distributed shared memory"), ("1x2", "tensor cores")]
+)
+def test_what_blocks_send_on_is_a_limit(shape: str, limiter: str) -> None:
+    """At 11 bytes a cycle 16 KB take 1489 cycles, 8 KB 745; the products of a step take 1024."""
+    case = STAGE.case("sm_90a", share="dsmem", cluster_shape=shape)
+    said = explain(STAGE, case, MACHINES[90], None)
+    (row,) = (each for each in said["bounds"] if each["key"] == "dsmem")
+    cycles = said["work"]["sent_bytes"] / 132 / 11
+    assert row["milliseconds"] == pytest.approx(cycles / row["at_mhz"] / 1e3)
+    assert said["limiter"]["resource"] == limiter
+    clocks = {each["at_mhz"] for each in said["bounds"] if each["key"] != "memory"}
+    assert len(clocks) == 1, "limits are compared at one clock"
+
+
+def test_by_multicast_there_is_no_such_limit() -> None:
+    """TMA writes into both blocks."""
+    keys = [row["key"] for row in explain(STAGE, STAGE.case("sm_90a"), MACHINES[90], None)["bounds"]]
+    assert "dsmem" not in keys
+
+
+def test_a_picture_shows_that_products_wait_for_what_is_sent() -> None:
+    """A column is 512 cycles: the sender takes three for a step, the tensor cores two, so one stays empty."""
+    case = STAGE.case("sm_90a", share="dsmem")
+    line = explain(STAGE, case, MACHINES[90], {"registers": 168}, draw=True)["pipeline"]
+    assert line["sending_cycles"] == pytest.approx(16384 / 11)
+    assert line["findings"] == []
+    start = line["pictures"][0]
+    cells = dict(zip(start["row_names"], start["cells"], strict=True))
+    assert cells["sender"][2:14] == list("000111222333")
+    assert "".join(text or "." for text in cells["tensor cores"]).strip(".").startswith("00.11.22.33.00")
+
+
 def test_a_block_alone_has_nobody_to_send_to() -> None:
     """The message names a cluster that would do."""
     with pytest.raises(

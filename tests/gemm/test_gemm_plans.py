@@ -110,15 +110,14 @@ def test_fewer_tiles_than_blocks_are_all_shared() -> None:
 
 
 def test_blocks_of_a_cluster_exchange_their_sums() -> None:
-    """They meet when all sums lie there, read them, and meet again: none ends while others read."""
+    """They meet when all sums lie there, read them, arrive, and write C: none ends while others read."""
     plan = {"block": "128x64", "roles": "cooperative", "cluster_shape": "1x1", "splits": 4}
     line = explained(m=128, n=2112, k=7168, adding="cluster", **plan)["pipeline"]
     producer, consumer, _ = line["roles"]
     assert producer["end"] == [f"{act} {at}[t]" for at in ("laid", "added") for act in ("arrive", "wait")]
     assert consumer["end"][2:] == [
         *("arrive read[t]", "wait read[t]", "sums into the stages", "arrive laid[t]", "wait laid[t]"),
-        "C by ld.shared::cluster from 4 blocks, added up, st.global",
-        *("arrive added[t]", "wait added[t]"),
+        *("sums by ld.shared::cluster from 4 blocks", "arrive added[t]", "C by st.global", "wait added[t]"),
     ]
     barriers = {each["barrier"]: (each["arrivals"], each["blocks"]) for each in line["barriers"]}
     assert barriers["laid"] == barriers["added"] == (4 * 384, 4)

@@ -83,12 +83,30 @@ def test_without_a_gpu_the_recorded_ladder_comes_first(without_gpu: Run) -> None
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[4 : 4 + len(rungs())]]
     asked = {"m": 8192, "n": 8192, "dtype": "bf16", "l2": "cold"}
     recorded_there = {row["stage"]: row for row in _rows() if asked.items() <= row.items()}
-    for name, tflops, share, *_, limit in cells:
+    for name, tflops, share, _, most, mhz, limit in cells:
+        assert float(most) > recorded_there[name]["tflops"]
+        assert mhz == f"{recorded_there[name]['clock_mhz']:.0f}"
         assert tflops == f"{recorded_there[name]['tflops']:.1f}"
         assert share == f"{recorded_there[name]['percent_of_cublas']:.1f}"
         assert limit
     assert "shared memory of a block" not in done.stdout
     assert "--explain adds" in done.stdout
+
+
+def test_ceilings_beside_the_recorded_ladder_are_those_of_its_runs(without_gpu: Run) -> None:
+    """As README.md has them; and what does not depend on the clock, which differs from run to run."""
+    size = ("-m", "8192", "-n", "8192", "-k", "8192", "--dtype", "bf16")
+    shown = without_gpu("gemm", "--ladder", *size, "--format", "csv").stdout
+    asked = {"m": 8192, "n": 8192, "dtype": "bf16", "l2": "cold"}
+    peaks = [row["peak"] for row in _rows() if asked.items() <= row.items()]
+    told = {
+        f"{peak['ceiling']},8192x8192x8192,bf16,{peak['tflops']:.1f},{peak['flop_per_clock_and_sm']:.0f},"
+        for peak in peaks
+    }
+    assert {each.partition(",")[0] for each in told} == {"mma-sync", "wgmma"}
+    for start in told:
+        assert shown.count(start) == 1
+    assert "FLOP/clock/SM do not" in shown
 
 
 def test_recordings_of_other_options_do_not_answer(without_gpu: Run) -> None:
@@ -108,7 +126,12 @@ def test_points_of_a_sweep_are_told_by_what_differs(without_gpu: Run) -> None:
     assert names == ["wmma-warptile tile_k=16", "wmma-warptile tile_k=32"]
 
 
-@pytest.mark.parametrize("change", [{"barrier": "yes"}, {"block": "96x96"}, {"m": -1}, {"layout": []}])
+@pytest.mark.parametrize(
+    "change",
+    [{"barrier": "yes"}, {"block": "96x96"}, {"m": -1}, {"layout": []}, {"m": {}}, {"m": 4096.5}, {"m": "1"},
+     {"alpha": None}, {"arch": "sm_90a"}, {"self": 1}],
+    ids=str,
+)  # fmt: skip
 def test_a_point_that_is_no_more_is_stale_not_damage(
     change: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,13 +168,52 @@ def test_the_list_compares_the_same_problem(run_here: Run) -> None:
 def test_where_none_answers_a_few_of_many_are_named(
     without_gpu: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the same problem those with other options; else the first, and how many more there are."""
+    """Of the same problem those with other options; else the first, and how many more there are.
+
+    Before all others one of the same size in another type, with the option that asks for it.
+    """
     rows = recorded(find_stage("wmma-naive"))[:1]
     many = [rows[0] | {"problem": f"problem {i}"} for i in range(MOST_POINTS + 2)]
     monkeypatch.setattr(run, "recorded", lambda _: many)
     done = without_gpu("gemm", "--stage", "wmma-naive", "-m", "64")
     assert f"problem {MOST_POINTS - 1} on NVIDIA H200; and 2 more." in " ".join(done.stdout.split())
+    same_size = "64x4096x4096 bf16 tn, f32 accumulate, bf16 out"
+    many.append(many[0] | {"problem": same_size, "dtype": "bf16"})
+    done = without_gpu("gemm", "--stage", "wmma-naive", "-m", "64")
+    first = f"Recorded are: {same_size} on NVIDIA H200 (--dtype bf16); problem 0 on NVIDIA H200; "
+    assert first in " ".join(done.stdout.split())
     asked = "64x4096x4096 f16 tn, f32 accumulate, f16 out"
     many.append(many[0] | {"problem": asked, "options": {"colour": "red"}})
     done = without_gpu("gemm", "--stage", "wmma-naive", "-m", "64")
     assert f"Recorded are: {asked} on NVIDIA H200, colour=red." in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(("dtype", "told"), [("f16", True), ("bf16", False)])
+def test_a_ladder_says_where_more_of_it_is_recorded(
+    without_gpu: Run, monkeypatch: pytest.MonkeyPatch, dtype: str, told: bool
+) -> None:
+    """At which sizes several stages were recorded in the other 16-bit type; one stage makes no ladder."""
+    row = recorded(find_stage("wmma-naive"))[0]
+
+    def rows(stage: Any) -> list[dict[str, Any]]:
+        sizes = [("f16", 4096), ("bf16", 4096), ("bf16", 8192)]
+        sizes += [("f16", 64), ("f16", 128)] if stage.name == "ampere" else []
+        return [row | {"stage": stage.name, "dtype": kind, "m": m, "n": 512, "k": 64} for kind, m in sizes]
+
+    monkeypatch.setattr(run, "recorded", rows)
+    done = without_gpu("gemm", "--ladder", "-m", "64", "-n", "64", "-k", "64", "--dtype", dtype)
+    line = "In bf16 the ladder is recorded at 4096x512x64, 8192x512x64: --dtype bf16."
+    assert (line in done.stdout) == told
+    assert ("the ladder is recorded at" in done.stdout) == told
+    alone = without_gpu("gemm", "--stage", "ampere", "-m", "64", "--dtype", dtype)
+    assert "the ladder is recorded at" not in alone.stdout
+
+
+def test_a_reason_is_told_once(without_gpu: Run) -> None:
+    """A stage that takes none of the points is named once, points that have a reason in common together."""
+    sizes = ("-n", "64", "-k", "64", "--dtype", "bf16", "--sweep", "m=64,128")
+    shown = without_gpu("gemm", "--ladder", *sizes).stdout.splitlines()
+    lines = [line for line in shown if line.startswith("Skipped hopper-fp8")]
+    assert lines == ["Skipped hopper-fp8: unknown value for --dtype 'bf16'; legal: e4m3, e5m2"]
+    some = without_gpu("gemm", "--stage", "hopper", "-k", "64", "--sweep", "splits=1,16,24").stdout
+    assert "Skipped hopper splits=16; hopper splits=24: -k 64 is 1 steps;" in some

@@ -149,6 +149,12 @@ def test_where_buffers_do_not_fit_it_says_which_option_makes_them(arch: str, fit
         assert stage.case(arch, **{name: int(value) if value.isdigit() else value})
 
 
+def test_where_no_option_alone_makes_buffers_fit_it_says_so() -> None:
+    """An error never leaves open what would be legal."""
+    with pytest.raises(UsageError, match=r"can have 101376; no option alone makes it fit$"):
+        find_stage("mma-padded").case("sm_120")
+
+
 @pytest.mark.parametrize(
     ("order", "grid"), [("plain", (6, 1, 1)), ("grouped", (6, 1, 1)), ("split", (4, 1, 2))]
 )

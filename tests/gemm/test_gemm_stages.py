@@ -170,25 +170,33 @@ def test_an_unknown_chip_has_no_figures() -> None:
     assert (other.name, other.multiprocessors, other.rates) == ("NVIDIA H20", 78, {})
 
 
-PEAK = "ptxlab.experiments.gemm.explain.recorded_peak"
+PEAK = "ptxlab.experiments.gemm.limits.recorded_peak"
+RECORDED_ROW = "ptxlab.experiments.gemm.explain.recorded_row"
 
 
 def test_a_recorded_ceiling_takes_the_place_of_the_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the stage's instruction was measured on this GPU: in float32, as the ceiling sums."""
+    """Where the stage's instruction was measured on this GPU: in float32, as the ceiling sums.
+
+    What it did per cycle counts: its TFLOP/s are of other launches than its clock.
+    """
     stage, asked = find_stage("wmma-naive"), []
-    measured = {"tflops": 640.0, "sm_mhz": 1755.4, "device": "NVIDIA H200", "date": "2026-12-01"}
+    measured = {"tflops": 640.0, "flop_per_clock_and_sm": 2700.0, "sm_mhz": 1755.4}
+    measured |= {"device": "NVIDIA H200", "date": "2026-12-01"}
     monkeypatch.setattr(PEAK, lambda *of: asked.append(of) or measured)
-    for acc, tflops in (("f32", 640.0), ("f16", 989.0)):
-        bounds = explain(stage, stage.case("sm_90a", acc=acc), MACHINES[90], None)["bounds"]
+    for acc, tflops in (("f32", 2700 * 132 * 1755e-6), ("f16", 989.0)):
+        case = stage.case("sm_90a", acc=acc, m=4224)  # of which nothing is recorded
+        bounds = explain(stage, case, MACHINES[90], None)["bounds"]
         (row,) = (each for each in bounds if each["key"].startswith("tensor"))
         assert row["tflops"] == pytest.approx(tflops)
-        assert ("measured on an NVIDIA H200, 2026-12-01" in row["source"]) == (acc == "f32")
-    assert asked == [("mma-sync", "f16", "NVIDIA H200")]
+        told = "2700 FLOP a cycle and SM, measured on an NVIDIA H200, 2026-12-01"
+        assert (told in row["source"]) == (acc == "f32")
+    assert set(asked) == {("mma-sync", "f16", "NVIDIA H200")}
 
 
 def test_explanation_of_the_naive_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worked out by hand for 4096^3 on an H200 with 50 registers, and the data sheet's rates."""
     monkeypatch.setattr(PEAK, lambda *_: None)
+    monkeypatch.setattr(RECORDED_ROW, lambda *_, **__: None)
     stage = find_stage("wmma-naive")
     case = stage.case("sm_90a")
     said = explain(stage, case, MACHINES[90], {"registers": 50})
@@ -270,13 +278,14 @@ def test_bytes_that_blocks_load(name: str, options: dict[str, Any], nbytes: int)
 
 
 def test_what_was_recorded_stands_beside_the_limit() -> None:
-    """At this very point alone; the limit says the clock that it belongs to."""
+    """At this very point alone; the limit is that of the clock which the SMs counted then, and says so."""
     stage = find_stage("mma-swizzle")
     case = stage.case("sm_90a")
     said = explain(stage, case, MACHINES[90], {"registers": 168})
     (row,) = (row for row in recorded(stage) if (row["m"], row["dtype"]) == (4096, "f16"))
     limit = said["limiter"]
     assert said["recorded"]["tflops"] == row["tflops"]
+    assert limit["at_mhz"] == said["recorded"]["mhz"] == round(row["clock_mhz"])
     assert said["recorded"]["percent"] == pytest.approx(100 * row["tflops"] / limit["tflops"])
     sentence = conclude({"stages": [], "sweep": None, "explanations": [said]})
     assert f"at most {limit['tflops']:.1f} TFLOP/s at {limit['at_mhz']} MHz" in sentence

@@ -31,6 +31,9 @@ INSTRUCTIONS = {
 }
 FUSED: dict[str, Value] = {"bias": "yes", "activation": "gelu"}
 SCALED: dict[str, Value] = {"alpha": 0.5, "beta": 2.0}
+S8: dict[str, Value] = {"dtype": "s8", "out": "f32", **FUSED}
+PARTS: dict[str, Value] = {**S8, "splits": 2}
+EVEN: dict[str, Value] = {**S8, "adding": "stream-k", "n": 2112}
 K_MAJOR = ("tf32", "s8", "e4m3", "e5m2")
 
 Array = NDArray[np.float64]
@@ -110,6 +113,10 @@ def test_hopper_multiplies_each_type_by_its_instruction(dtype: str) -> None:
         ("hopper-fp8", {"accumulate": "promoted", "roles": "ping-pong"}, "legal: --set roles=cooperative"),
         ("hopper-fp8", {"block": "128x256", "roles": "ping-pong"}, "256 sums a thread .* at most 192"),
         ("hopper-fp8", {"block": "128x192", "roles": "ping-pong", "beta": 1.0}, "legal: at most 160"),
+        ("hopper-fp8", {"block": "128x192", "roles": "single", "bias": "yes"}, "legal: at most 160"),
+        ("hopper", {"block": "128x128", "roles": "ping-pong", **PARTS}, "legal: at most 96"),
+        ("hopper", {"block": "128x192", "roles": "cooperative", **EVEN}, "legal: at most 88"),
+        ("hopper", {"block": "128x64", "roles": "single", **PARTS, **SCALED}, "legal: at most 32"),
         ("cluster", {"dtype": "tf32"}, "legal: f16, bf16"),
     ],
 )
@@ -206,6 +213,11 @@ def test_sums_that_are_known_must_be_these(out: str) -> None:
         ("hopper-fp8", {"accumulate": "promoted", "block": "128x256", **SCALED, **FUSED}),
         ("hopper-fp8", {"accumulate": "promoted", "roles": "single", "out": "f32", **SCALED, **FUSED}),
         ("hopper", {"dtype": "s8", "out": "f32", "block": "128x192", "roles": "ping-pong", **FUSED}),
+        ("hopper-fp8", {"block": "128x192", "roles": "single", "activation": "gelu"}),
+        ("hopper", {"block": "128x192", "roles": "cooperative", **PARTS}),
+        ("hopper", {"block": "128x176", "roles": "cooperative", **EVEN}),
+        ("hopper", {"block": "128x128", "roles": "alone", **PARTS}),
+        ("hopper", {"block": "64x64", "roles": "single", **PARTS, **SCALED}),
         ("hopper", {"dtype": "s8", "out": "s32", "m": 16, "n": 576, "k": 7168}),
         ("hopper", {"dtype": "tf32", "out": "f32", "block": "128x192", "roles": "cooperative", "splits": 2}),
     ],

@@ -192,6 +192,11 @@ def test_every_stage_that_fits_is_used() -> None:
     assert sum(buffers.values()) <= 232_448 < sum(buffers.values()) + 48 * 1024
 
 
+SCALED: dict[str, Value] = {"alpha": 0.5, "beta": 2.0}
+EVEN: dict[str, Value] = {"adding": "stream-k"}
+FUSED: dict[str, Value] = {"bias": "yes", "activation": "gelu"}
+
+
 def test_hopper_says_what_does_not_go_together() -> None:
     """A box of too many lines, half a panel, a block that two consumers cannot share, too many sums."""
     for options, legal in (
@@ -203,6 +208,9 @@ def test_hopper_says_what_does_not_go_together() -> None:
         ({"block": "256x192", "roles": "cooperative", "beta": 1.0}, "legal: at most 160"),
         ({"block": "128x128", "roles": "ping-pong", "splits": 2, "group": 1}, "legal: at most 96"),
         ({"block": "256x128", "roles": "cooperative", "splits": 24, "out": "f32"}, "legal: at most 96"),
+        ({"block": "128x144", "roles": "ping-pong", "splits": 2, "bias": "yes"}, "legal: at most 128"),
+        ({"block": "256x128", "roles": "cooperative", "n": 2112, **EVEN, "bias": "yes"}, "at most 112"),
+        ({"block": "128x176", "roles": "ping-pong", "n": 2112, **EVEN, "bias": "yes"}, "at most 128"),
     ):
         with pytest.raises(UsageError, match=legal):
             FOUND["hopper"].case("sm_90a", **options)
@@ -324,7 +332,32 @@ def test_a_timed_plan_goes_before_the_model() -> None:
     assert (other.block, other.roles) == ("256x192", "cooperative")
 
 
-SCALED = {"alpha": 0.5, "beta": 2.0}
+def test_a_timed_plan_stays_where_a_bias_and_gelu_follow() -> None:
+    """With C of 16 bits, as it was timed; every plan that the model takes instead is legal."""
+    hopper = FOUND["hopper"]
+    for shape, plan in json.loads((hopper.folder / "plans.json").read_text())["plans"].items():
+        m, n, k = map(int, shape.split("x"))
+        for dtype in ("f16", "bf16"):
+            case = hopper.case("sm_90a", m=m, n=n, k=k, dtype=dtype, out=dtype, **FUSED)
+            assert f"{case.block} {case.roles} {case.cluster_shape} {case.splits} {case.adding}" == plan
+        for dtype, out in (("f16", "f32"), ("s8", "bf16")):
+            hopper.case("sm_90a", m=m, n=n, k=k, dtype=dtype, out=out, **FUSED, **SCALED)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": "s8", "out": "f32", "splits": 2},
+        {"dtype": "s8", "out": "f32", "roles": "alone", "splits": 2, **FUSED, **SCALED},
+        {"roles": "ping-pong", "splits": 3, **FUSED},
+        {"roles": "single", "splits": 3},
+        {"n": 2112, **EVEN, **FUSED},
+    ],
+)
+def test_what_is_left_open_becomes_a_plan_that_is_legal(options: dict[str, Value]) -> None:
+    """Also where the model has none for what was asked for: here tiles would not be split."""
+    case = FOUND["hopper"].case("sm_90a", m=4096, **({"n": 4096, "k": 4096} | options))
+    assert all(getattr(case, name) == value for name, value in options.items())
 
 
 @pytest.mark.parametrize(
@@ -347,6 +380,11 @@ SCALED = {"alpha": 0.5, "beta": 2.0}
         {"block": "128x224", "roles": "cooperative", "out": "f32", **SCALED},
         {"block": "176x128", "roles": "cooperative", "cluster_shape": "1x2", **SCALED},
         {"block": "32x256", "roles": "single", "adding": "cluster", "splits": 8, "out": "f32", **SCALED},
+        {"block": "128x256", "roles": "cooperative", "splits": 2, "cluster_shape": "1x2", **FUSED},
+        {"block": "128x128", "roles": "ping-pong", "splits": 2, "out": "f32", **FUSED},
+        {"block": "128x192", "roles": "ping-pong", "n": 2112, **EVEN, **FUSED},
+        {"block": "128x224", "roles": "cooperative", "n": 2112, "out": "f32", **EVEN, **FUSED},
+        {"block": "128x128", "roles": "alone", "splits": 3, "out": "f32", **SCALED, **FUSED},
     ],
 )
 def test_the_fullest_kernels_do_not_spill(options: dict[str, Value]) -> None:

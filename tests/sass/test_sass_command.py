@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,7 +13,7 @@ import pytest
 import sass_sources as sources
 
 from ptxlab.errors import MissingError
-from ptxlab.experiments import registry
+from ptxlab.experiments import registry, sass
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.sass import sass_record
 from ptxlab.toolchain.options import Options
@@ -250,6 +251,45 @@ def test_a_name_takes_few_lines_of_a_narrow_terminal(monkeypatch: pytest.MonkeyP
     overview, *_ = view(shown)
     lines = to_terminal([overview]).splitlines()[3:]
     assert len(lines) <= 3 * len(shown["result"]["kernels"])
+
+
+def test_variants_of_a_stage_are_told_apart_by_their_options(run_here: RunCli) -> None:
+    """Their names hold every macro, and on a terminal all begin alike; what stands there chooses one, too."""
+    shown = run_here("sass", "gemm:wmma-naive").stdout
+    assert " default " in shown
+    assert " dtype=bf16 out=bf16 " in shown
+    assert "wmma_naive_TYPE" not in shown
+    chosen = run_here("sass", "gemm:wmma-naive", "--kernel", "dtype=bf16 out=bf16", "--json")
+    (kernel,) = document(chosen)["result"]["kernels"]
+    assert kernel["name"].startswith("wmma_naive_TYPE__nv_bfloat16_")
+    wrong = run_here("sass", "gemm:wmma-naive", "--kernel", "dtype=f64").stderr
+    assert "there are: default, " in wrong
+
+
+def test_a_stage_is_compiled_in_units_and_each_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its kernels are there, in the order and with the checks of a single unit."""
+    whole = sass_record("gemm:wmma-naive", [], Options())
+    monkeypatch.setattr(sass, "OF_A_UNIT", 4)
+    told: list[tuple[str, int, int]] = []
+    record = sass_record("gemm:wmma-naive", [], Options(), report=lambda *what: told.append(what))
+    names = [each["name"] for each in record.result["kernels"]]
+    units = -(-len(names) // 4)
+    assert units > 1
+    assert told == [("compiling wmma-naive for sm_90a", done, units) for done in range(units)]
+    assert names == [each["name"] for each in whole.result["kernels"]]
+    assert record.checks == whole.checks
+    assert (len(record.result["builds"]), record.arch) == (units, "sm_90a")
+
+
+@pytest.mark.parametrize(("more", "drawn"), [((), True), (("--json",), False)])
+def test_a_bar_is_shown_to_people(
+    run_here: RunCli, files: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], drawn: bool
+) -> None:
+    """On a terminal alone, and on stderr: a stage takes half a minute to compile."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    done = run_here("sass", str(files / "loops.cu"), *more)
+    assert ("compiling " in done.stderr) == drawn
+    assert "compiling " not in done.stdout
 
 
 def test_wgmma_without_a_fence_is_told_and_what_is_not_checked(run_here: RunCli, files: Path) -> None:

@@ -92,12 +92,21 @@ def test_an_entry_larger_than_the_limit_is_kept_alone(monkeypatch: pytest.Monkey
     assert [cache.load(key(number)) is not None for number in (1, 2)] == [False, True]
 
 
-@pytest.mark.parametrize("text", ["many", "-1", "1.5", "", "9" * 5000])
+@pytest.mark.parametrize("text", ["many", "-1", "1.5", " ", "\u0664\u0662", "9" * 5000])
 def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Exit code 2 with the variable's name."""
+    """Exit code 2 with the variable's name, before anything is built, whether the entry is there or not."""
+    cache.store(key(1), FILES, {})
     monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", text)
-    with pytest.raises(UsageError, match="PTXLAB_CACHE_LIMIT_MB"):
-        cache.limit_bytes()
+    for use in (cache.limit_bytes, lambda: cache.load(key(1)), lambda: cache.load(key(2))):
+        with pytest.raises(UsageError, match="PTXLAB_CACHE_LIMIT_MB"):
+            use()
+    assert cache.clear()["entries"] == 1
+
+
+def test_an_empty_limit_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of any other variable: the default holds."""
+    monkeypatch.setenv("PTXLAB_CACHE_LIMIT_MB", "")
+    assert cache.limit_bytes() == 512_000_000
 
 
 def test_what_a_killed_process_left_goes_when_it_is_old(folder: Path) -> None:
@@ -205,10 +214,31 @@ def test_a_memo_for_an_entry_that_was_evicted_is_dropped_silently(
     folder = cache.store(key(1), FILES, {})
     assert folder is not None
     shutil.rmtree(folder)
-    cache.store_memo(folder, "answer", 42)
+    assert not cache.store_memo(folder, "answer", 42)
     assert cache.load_memo(folder, "answer") is None
     assert not folder.exists()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("fails", ["write_text", "replace"])
+def test_a_memo_that_cannot_be_written_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], fails: str
+) -> None:
+    """On a full disk: a warning, the answer that it is not kept, and an earlier one stays."""
+    stored = cache.store(key(1), FILES, {})
+    assert stored is not None
+    assert cache.store_memo(stored, "answer", 41)
+    before = sorted(folder.rglob("*"))
+
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, fails, full)
+    assert not cache.store_memo(stored, "answer", 42)
+    assert sorted(folder.rglob("*")) == before
+    assert cache.load_memo(stored, "answer") == 41
+    assert "No space left on device" in capfd.readouterr().err
 
 
 WORK = """

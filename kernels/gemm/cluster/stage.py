@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option
+from ptxlab.experiments.gemm.machine import SENT_A_CYCLE
 from ptxlab.experiments.gemm.pipeline import EMPTY, FULL, STEP, Act, Barrier, Pipeline, Role
 from ptxlab.experiments.gemm.wgmma import LINE, ClusterStage
 
@@ -17,8 +18,6 @@ REGISTERS = (40, 232)
 """Of a producer's thread and of a consumer's; all 384 start with 168, which is what they share."""
 
 SHARES = ("multicast", "dsmem")
-SENT_A_CYCLE = 11
-"""Bytes that a block sent on a cycle where that limited it (kernel.cu says when it was measured)."""
 
 
 class Cluster(ClusterStage):
@@ -47,7 +46,8 @@ class Cluster(ClusterStage):
         brings = replace(
             producer, threads=producer.threads - 32, step=(Act("wait", EMPTY), Act("copy", "landed"))
         )
-        to_neighbours = Act("copy", FULL, by="DSMEM to the neighbours,")
+        by, nbytes = "DSMEM to the neighbours,", self._sent_in_a_step(case)
+        to_neighbours = Act("copy", FULL, by=by, nbytes=nbytes)
         sends = Role("sender", 32, producer.registers, step=(Act("wait", "landed"), to_neighbours))
         roles, barriers = (brings, sends, *consumers), (landed, *line.barriers)
         return replace(line, copying="TMA", roles=roles, barriers=barriers)

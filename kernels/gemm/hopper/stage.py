@@ -121,8 +121,13 @@ class Hopper(FusedStage, ClusterStage):
         if measured and given.items() <= measured.items() and self._takes(params | measured):
             params.update(measured)
         else:
-            ways = _ways(params, given)
-            params.update(min(ways, key=lambda way: way[0], default=(0.0, PLANNED | given))[1])
+            best = min(_ways(params, given), key=lambda way: way[0], default=None)
+            params.update(best[1] if best else self._usual(params, given))
+
+    def _usual(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
+        """Return what PLANNED says beside what was given; where that is refused, with a smaller block."""
+        ways = [{**PLANNED, **block, **given} for block in ({}, {"block": "128x128"}, {"block": "64x64"})]
+        return next((way for way in ways if self._takes(params | way)), ways[0])
 
     def _takes(self, params: dict[str, Value]) -> bool:
         try:
@@ -134,6 +139,12 @@ class Hopper(FusedStage, ClusterStage):
     def plans(self, case: Case) -> Iterator[dict[str, Value]]:
         """Yield every plan that makes sense, in the order of the model."""
         yield from (plan for _, plan in sorted(_ways(case.params, {}), key=lambda way: way[0]))
+
+    def plan_source(self, case: Case) -> str:
+        """Return whether the plan is one that was timed and comes with the stage, or the model's."""
+        measured = _measured(self.folder).get(f"{case.m}x{case.n}x{case.k}", {})
+        timed = bool(measured) and measured.items() <= case.params.items()
+        return f"plans.json, where {_timed_on(self.folder)} timed it" if timed else "the model"
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield what every stage yields, and each plan that was timed; nothing twice."""
@@ -273,7 +284,7 @@ class Hopper(FusedStage, ClusterStage):
         if plan.sums > (most := _most_sums(plan, case.params)):
             raise UsageError(
                 f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
-                f"rest; legal: at most {most}, fewer where C is scaled or tiles are split"
+                f"rest; legal: at most {most} with these splits and what follows them"
             )
         if self.streams(case):
             self._check_stream(case)
@@ -391,6 +402,13 @@ def _measured(folder: Path) -> dict[str, dict[str, Value]]:
         raise ToolError(f"{file} is damaged: {in_words(error)}", hint) from error
 
 
+@cache
+def _timed_on(folder: Path) -> str:
+    """Return the card on which the plans of the file were timed: one that ``_measured`` has read."""
+    text = (folder / "plans.json").read_text(encoding="utf-8")
+    return f"an {json.loads(text).get('device', 'unnamed card')}"
+
+
 def _plan_in(text: str) -> dict[str, Value]:
     """Return the options of a plan such as "128x192 ping-pong 2x1 1 memory".
 
@@ -441,19 +459,69 @@ def _registers(sums: int) -> tuple[int, int]:
 def _most_sums(plan: Plan, params: Mapping[str, Value]) -> int:
     """Return the registers for sums that leave a thread enough for everything else, as compiled.
 
-    With one consumer a thread has half as many. To read C takes some, and to add parts beside it more. Where
-    tiles are split, ptxas 13.0 also spills some 128 sums in groups of one band, and with consumers that share
-    a tile of float32 and parts that 3 divides: 16 to 40 bytes.
+    To read C takes some; where parts are added a bias takes more, and so does the conversion of integers.
     """
-    if plan.role == SINGLE:
-        return 64
-    if plan.role == ALONE:
-        return 128
     scaled = (params["alpha"], params["beta"]) != UNSCALED
-    if plan.passing == 1:
-        return 160 if scaled else 192
-    thirds = plan.splits % 3 == 0 and plan.role == COOPERATIVE and params["out"] == "f32"
-    return 96 if scaled or thirds or params["group"] == 1 else 192
+    if plan.consumers == 1:
+        return _most_of_one(plan, params, scaled=scaled)
+    if plan.passing > 1:
+        return _most_beside_parts(plan, params, scaled=scaled)
+    return 160 if scaled else 192
+
+
+def _most_of_one(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> int:
+    """Return the same for one consumer, which has half of the registers, or all of them.
+
+    ptxas 13.0 spills 8 to 380 bytes of 64 sums beside two of these things where parts are added, and beside
+    three where none are, unless they leave by an image; and of 128 integers that are added and converted
+    where they are scaled, or in groups of one band.
+    """
+    most, parts = 64 if plan.role == SINGLE else 128, plan.passing > 1
+    if plan.image or not (parts or scaled):
+        return most
+    converts = _converts(params)
+    if plan.role == SINGLE:
+        things = (scaled, converts, params["bias"] == "yes", plan.adding == STREAM_K)
+        spills = sum(things) >= (2 if parts else 3)
+    else:
+        spills = parts and converts and (scaled or params["group"] == 1)
+    return most // 2 if spills else most
+
+
+def _most_beside_parts(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> int:
+    """Return the same for two consumers of tiles whose parts are added.
+
+    Of more, ptxas 13.0 spills 8 to 392 bytes: of 96 or 128 sums that are integers and converted; of 128 that
+    are scaled, in groups of one band, or of float32 in a tile that is shared, of parts that 3 divides; and of
+    192 of float32 in even shares, with an activation.
+    """
+    even, shares_f32 = plan.adding == STREAM_K, plan.role == COOPERATIVE and params["out"] == "f32"
+    if _converts(params):
+        return 88 if even else 96
+    if scaled or params["group"] == 1 or (shares_f32 and plan.splits % 3 == 0):
+        return 96
+    if params["bias"] == "yes":
+        return _most_beside_bias(plan, params)
+    return 160 if even and shares_f32 and params["activation"] != "none" else 192
+
+
+def _most_beside_bias(plan: Plan, params: Mapping[str, Value]) -> int:
+    """Return the same where a bias is added too: with other panels or policies it spills of 112 sums.
+
+    In even shares it does of 128, but for 16 bits in tiles of their own: of these 144 to 176 spill, not 192.
+    """
+    if params["buffers"] not in (0, 2) or params["l2"] != "normal":
+        return 96
+    if plan.adding != STREAM_K:
+        return 128
+    if plan.role == COOPERATIVE or params["out"] == "f32":
+        return 112
+    return 192 if plan.sums == 192 else 128
+
+
+def _converts(params: Mapping[str, Value]) -> bool:
+    """Say whether sums are integers, and C is not."""
+    return params["acc"] == "s32" and params["out"] != "s32"
 
 
 def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:

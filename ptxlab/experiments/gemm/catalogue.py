@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.experiments import recording
+from ptxlab.experiments.gemm.fields import as_damage, wrong_in_recorded
 from ptxlab.experiments.gemm.stage import GemmStage, climbed
 from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_stage, stage_entries
-from ptxlab.toolchain.arch import parse_arch
+from ptxlab.toolchain.arch import ARCHS
 
 TYPE_OPTIONS = ("dtype", "acc", "out", "layout")
-
-_NUMBER = int | float
-_FIELDS = (
-    dict.fromkeys(("stage", "init", "l2", *TYPE_OPTIONS), str)
-    | dict.fromkeys(("m", "n", "k"), int)
-    | dict.fromkeys(("median", "low", "high", "tflops"), _NUMBER)
-    | dict.fromkeys(("percent_of_cublas", "clock_mhz", "power_w", "max_error"), _NUMBER | None)
-    | {"verdict": str | None, "verified": bool}
-)
-"""What a row of a run says that is shown again from a recording, its times among the rest."""
 
 
 def list_record() -> Record:
@@ -63,46 +55,25 @@ def recorded(stage: GemmStage) -> list[dict[str, Any]]:
     rows = []
     for newest in recording.recordings(stage)[:1]:
         for name, variant in newest.variants.items():
-            missing = _missing(variant["result"])
-            if missing:
-                raise recording.damaged(newest.file, f"'{name}' has no {missing}")
-            stale = _is_stale(stage, newest, name)
+            if damage := damage_of(name, variant):
+                raise recording.damaged(newest.file, f"'{name}' {damage}")
+            stale = recording.is_past(stage, name, variant)
             driver = newest.environment.get("driver")
             said = {"device": newest.device, "driver": driver, "date": newest.date, "stale": stale}
-            try:
-                rows.append(judged(variant["result"]) | said)
-            except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-                raise recording.damaged(newest.file, f"'{name}' has no such interval: {error}") from error
+            rows.append(judged(variant["result"]) | said)
     return rows
 
 
 def without_stale(stage: GemmStage, kept: recording.Recording) -> None:
     """Drop what was recorded with an older kernel or other options: a run at other sizes would leave it."""
-    for name in list(kept.variants):
-        if _is_stale(stage, kept, name):
+    for name, variant in list(kept.variants.items()):
+        if recording.is_past(stage, name, variant):
             del kept.variants[name]
 
 
-def _missing(row: dict[str, Any]) -> str:
-    """Return the name of a field that a recorded row lacks, or holds as something else; "" if none."""
-    times = row.get("milliseconds")
-    fields = row | (times if isinstance(times, dict) else {})
-    return next((name for name, kind in _FIELDS.items() if not isinstance(fields.get(name, ()), kind)), "")
-
-
-def _is_stale(stage: GemmStage, kept: recording.Recording, name: str) -> bool:
-    """Say whether the kernel has changed since, or the stage has no such point any more.
-
-    Raises:
-        ToolError: it is of an architecture that does not exist.
-
-    """
-    variant = kept.variants[name]
-    try:
-        arch = parse_arch(name.partition(" ")[0])
-    except PtxlabError as error:
-        raise recording.damaged(kept.file, f"'{name}' is of no architecture: {error}") from error
-    try:
-        return recording.is_stale(stage, stage.case(arch, **variant["params"]), variant)
-    except (PtxlabError, TypeError):  # an option, or a value of one, that the stage had then
-        return True
+def damage_of(name: str, variant: Mapping[str, Any]) -> str:
+    """Return what is wrong with a recorded variant, such as "has no tflops"; "" if nothing is."""
+    arch = recording.arch_of(name)
+    if arch not in ARCHS:
+        return f"is of no architecture; legal: {', '.join(ARCHS)}"
+    return as_damage(wrong_in_recorded(variant["result"]))

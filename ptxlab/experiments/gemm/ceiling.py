@@ -6,7 +6,7 @@ in turn with the stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from ptxlab.device.job import Array, Buffer, DeviceInfo, JobResult, Launch, Samp
 from ptxlab.errors import MissingError, PtxlabError, UsageError
 from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case, Experiment, option
+from ptxlab.experiments.gemm.fields import PEAK, as_damage, lacking
 from ptxlab.experiments.gemm.problem import TYPES
 from ptxlab.experiments.registry import ceiling_entries, find_ceiling
 from ptxlab.experiments.unit import build_unit, kernel_name
@@ -164,14 +165,26 @@ def loops(dtype: str, device: DeviceInfo) -> tuple[list[Loop], list[tuple[str, s
 
 
 def recorded_peak(name: str, dtype: str, machine: str) -> dict[str, Any] | None:
-    """Return what a ceiling reached on a card when it was recorded, with the date; None if it never was."""
+    """Return what a ceiling reached on a card when it was recorded, with the date; None if it never was.
+
+    Raises:
+        ToolError: a recording is damaged.
+
+    """
     if not name:
         return None
     for kept in recording.recordings(find_ceiling(name)):
-        for variant in kept.variants.values():
+        for point, variant in kept.variants.items():
             if kept.device == machine and variant["params"].get("dtype") == dtype:
+                if damage := damage_of(point, variant):
+                    raise recording.damaged(kept.file, f"'{point}' {damage}")
                 return {**variant["result"], "device": kept.device, "date": kept.date}
     return None
+
+
+def damage_of(_: str, variant: Mapping[str, Any]) -> str:
+    """Return what is wrong with a recorded variant, such as "has no tflops"; "" if nothing is."""
+    return as_damage(lacking(variant["result"], PEAK))
 
 
 def keep(loop: Loop, row: dict[str, Any], environment: dict[str, Any]) -> None:

@@ -258,7 +258,11 @@ def _reached(row: dict[str, Any] | None) -> str:
     """Return what was recorded beside what is predicted."""
     if row is None:
         return "; nothing is recorded of this kernel for this problem"
-    text = f"; recorded: {row['tflops']:.1f} TFLOP/s, {row['percent']:.0f} % of that ({row['date']})"
+    text = f"; recorded: {row['tflops']:.1f} TFLOP/s"
+    if row["percent"] is None:
+        return f"{text}, at a clock that was not counted ({row['date']})"
+    clock = f" at {row['mhz']} MHz" if row["mhz"] else ""
+    text += f"{clock}, {row['percent']:.0f} % of that ({row['date']})"
     return text + ("; see kernel.cu and stage.py for what takes the rest" if row["percent"] < CLOSE else "")
 
 

@@ -6,18 +6,9 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ptxlab.experiments import recording
 from ptxlab.experiments.base import Case
-from ptxlab.experiments.gemm.ceiling import recorded_peak
-from ptxlab.experiments.gemm.machine import (
-    RESOURCES,
-    SHARED_RESERVED,
-    Machine,
-    Occupancy,
-    Rate,
-    Resource,
-    occupancy,
-)
+from ptxlab.experiments.gemm.limits import beside, bounds, rate_of, recorded_row, roofline
+from ptxlab.experiments.gemm.machine import SENT_A_CYCLE, SHARED_RESERVED, Machine, Occupancy, occupancy
 from ptxlab.experiments.gemm.pipeline import described
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
@@ -34,6 +25,7 @@ def explain(
     kernel: dict[str, Any] | None,
     *,
     draw: bool = False,
+    hot: bool = False,
 ) -> dict[str, Any]:
     """Return the explanation as a JSON value.
 
@@ -43,6 +35,7 @@ def explain(
         machine: the GPU to speak of; None leaves out what needs one.
         kernel: the kernel as ``sass`` reports it, for its registers; None leaves out the occupancy.
         draw: whether the pipeline is drawn.
+        hot: whether the L2 holds the inputs, as far as they fit; else they come from device memory.
 
     """
     result: dict[str, Any] = {
@@ -77,11 +70,12 @@ def explain(
         result["waves"] = _waves(stage, case, machine, held) if held.blocks else None
     if draw:
         result["pipeline"] = _drawn(stage, case, machine, result["pipeline"], result["occupancy"])
-    result["roofline"] = roofline(case, machine)
-    result["bounds"] = bounds(stage, case, machine)
+    row = recorded_row(stage, case, machine, hot=hot)
+    result["roofline"] = roofline(case, machine, hot=hot)
+    result["bounds"] = bounds(stage, case, machine, row["mhz"] if row else None, hot=hot)
     if result["bounds"] and all(row["per_second"] is not None for row in result["bounds"]):
         result["limiter"] = _limiter(stage, case, result["bounds"], result["waves"])
-    result["recorded"] = _recorded(stage, case, machine, result["limiter"])
+    result["recorded"] = beside(row, result["limiter"])
     return result
 
 
@@ -179,11 +173,12 @@ def _drawn(
     held: dict[str, Any] | None,
 ) -> dict[str, Any] | None:
     """Return that and how it goes on in time, where it is known how fast the tensor cores are."""
-    line, rate = stage.pipeline(case), _rate(stage, case, machine, Problem.of(case).tensor)
+    line, rate = stage.pipeline(case), rate_of(stage, case, machine, Problem.of(case).tensor)
     if line is None or told is None or rate is None or not rate.at_mhz:
         return told
     macs_per_cycle = rate.per_second / 2 / (rate.at_mhz * 1e6 * machine.multiprocessors)
-    return told | drawn(line, macs_per_cycle, max(1, held["blocks"]) if held else 1)
+    sent = SENT_A_CYCLE if "dsmem" in machine.rates else math.inf
+    return told | drawn(line, macs_per_cycle, max(1, held["blocks"]) if held else 1, sent)
 
 
 def _waves(stage: GemmStage, case: Case, machine: Machine, held: Occupancy) -> dict[str, Any]:
@@ -211,66 +206,6 @@ def _waves(stage: GemmStage, case: Case, machine: Machine, held: Occupancy) -> d
     }
 
 
-def roofline(case: Case, machine: Machine) -> dict[str, Any] | None:
-    """Return where the problem lies under the roof of tensor cores and device memory; None without rates.
-
-    ``ridge`` is the intensity, in FLOP a byte, from which on the tensor cores are the roof. The rates are the
-    GPU's own, of its data sheet; a ceiling that was recorded is among the bounds.
-    """
-    problem = Problem.of(case)
-    tensor, memory = (machine.rates.get(key) for key in (problem.tensor, "memory"))
-    if tensor is None or memory is None:
-        return None
-    intensity, ridge = problem.flop / problem.nbytes, tensor.per_second / memory.per_second
-    roof = tensor if intensity >= ridge else memory
-    return {
-        "flop_per_byte": intensity,
-        "ridge": ridge,
-        "roof": RESOURCES[problem.tensor if intensity >= ridge else "memory"].name,
-        "source": roof.source,
-        "at_mhz": roof.at_mhz,
-        "tflops": min(tensor.per_second, intensity * memory.per_second) / 1e12,
-    }
-
-
-def bounds(stage: GemmStage, case: Case, machine: Machine) -> list[dict[str, Any]]:
-    """Return for each resource the least time that it needs, the slowest first.
-
-    No overlap is lost and no latency counted: a kernel takes at least the longest of these. What the GPU's
-    rate is not known of comes last, with None for all that the rate would tell: it may be the slowest.
-    """
-    flop = Problem.of(case).flop
-    rows = []
-    for key, amount in stage.demands(case).items():
-        resource = RESOURCES.get(key, Resource(key, ""))
-        told: dict[str, Any] = dict.fromkeys(("per_second", "milliseconds", "tflops", "at_mhz", "source"))
-        if rate := _rate(stage, case, machine, key):
-            seconds = amount / rate.per_second
-            told |= vars(rate) | {"milliseconds": 1e3 * seconds, "tflops": flop / seconds / 1e12}
-        rows.append(
-            {
-                "key": key,
-                "resource": resource.name,
-                "amount": amount,
-                "unit": resource.unit,
-                "reason": stage.reasons.get(key, ""),
-                **told,
-            }
-        )
-    return sorted(rows, key=lambda row: -(row["milliseconds"] or 0.0))
-
-
-def _rate(stage: GemmStage, case: Case, machine: Machine, key: str) -> Rate | None:
-    """Return how much of a resource the GPU offers: where the stage's ceiling was recorded on it, that."""
-    measured = None
-    if key == Problem.of(case).tensor and case.acc != "f16":  # in which no ceiling sums
-        measured = recorded_peak(stage.ceiling, case.dtype, machine.name)
-    if measured is None:
-        return machine.rates.get(key)
-    source = f"ceiling {stage.ceiling}, measured on an {measured['device']}, {measured['date']}"
-    return Rate(1e12 * measured["tflops"], source, round(measured["sm_mhz"]))
-
-
 def _limiter(
     stage: GemmStage, case: Case, rows: list[dict[str, Any]], filled: dict[str, Any] | None
 ) -> dict[str, Any]:
@@ -286,24 +221,3 @@ def _limiter(
         "tflops": first["tflops"],
         "at_mhz": first["at_mhz"],
     }
-
-
-def _recorded(
-    stage: GemmStage, case: Case, machine: Machine, limit: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """Return what this kernel reached at this very point on this GPU, and how much of the limit that is.
-
-    Raises:
-        ToolError: a recording is damaged.
-
-    """
-    for kept in recording.recordings(stage):
-        variant = kept.find(stage, case) if kept.device == machine.name else None
-        if variant is None or recording.is_stale(stage, case, variant):
-            continue
-        tflops = variant["result"].get("tflops")
-        if not isinstance(tflops, int | float):
-            raise recording.damaged(kept.file, f"'{case.key}' has no tflops")
-        percent = 100 * tflops / limit["tflops"] if limit else None
-        return {"tflops": tflops, "percent": percent, "device": kept.device, "date": kept.date}
-    return None

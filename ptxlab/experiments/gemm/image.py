@@ -39,7 +39,7 @@ def _barrier(name: str, roles: Sequence[Role], blocks: int, means: str) -> Barri
 
 
 def _ending(role: Role, blocks: int) -> tuple[Act, ...]:
-    """Return what a role does at the end of the tile: parts are fetched before it arrives, C is written after."""
+    """Return what a role does at the end of a tile: it fetches parts, arrives, and only then writes C."""
     laid, (arrive, wait) = _meeting(LAID, role, blocks), _meeting(ADDED, role, blocks)
     if not role.does("write"):
         return (*role.end, *laid, arrive, wait) if blocks > 1 else role.end

@@ -7,9 +7,11 @@ from typing import Any
 from ptxlab.device.job import DeviceInfo
 from ptxlab.experiments import recording
 from ptxlab.experiments.gemm import ceiling
-from ptxlab.experiments.gemm.catalogue import without_stale
+from ptxlab.experiments.gemm.catalogue import damage_of, without_stale
 from ptxlab.experiments.gemm.measure import Trial
+from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.gemm.verdict import judged
+from ptxlab.experiments.registry import find_ceiling
 from ptxlab.experiments.runner import silicon
 
 OF_LIBRARY = (
@@ -20,6 +22,13 @@ OF_LIBRARY = (
 
 NOT_KEPT = ("cublas", "max_error_at", "first_wrong", "wrong_shape", "damage")
 """Of a row: the first of its libraries once more, and how errors came about: what is kept is right."""
+
+
+def make_room(stage: GemmStage, device: DeviceInfo) -> None:
+    """Put aside what is damaged of the recordings that a run is to write: it reads them before."""
+    recording.put_aside(stage, device.name, damage_of)
+    if stage.ceiling:
+        recording.put_aside(find_ceiling(stage.ceiling), device.name, ceiling.damage_of)
 
 
 def keep(

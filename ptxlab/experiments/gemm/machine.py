@@ -66,6 +66,8 @@ RESOURCES = {
     "tensor s8": Resource("tensor cores", "OP"),
     "l1 wavefronts": Resource("L1 data banks", "wavefront"),
     "shared wavefronts": Resource("shared-memory port", "wavefront"),
+    "dsmem": Resource("distributed shared memory", "byte"),
+    "l2": Resource("L2", "byte"),
     "memory": Resource("device memory", "byte"),
 }
 """By the keys of GemmStage.demands() and Machine.rates."""
@@ -76,21 +78,34 @@ class Rate:
     """How much of a resource a GPU offers per second, and how that is known.
 
     ``at_mhz`` is the SM clock that the figure belongs to and grows with; None if it has another clock.
+    ``per_cycle`` says that the source tells work per cycle: then it holds at every clock alike.
     """
 
     per_second: float
     source: str
     at_mhz: int | None = None
+    per_cycle: bool = False
+
+    def at(self, mhz: int | None) -> Rate:
+        """Return the rate at another clock of the SMs, in MHz; what does not grow with it stays the same."""
+        if mhz is None or self.at_mhz in (None, mhz):
+            return self
+        source = self.source if self.per_cycle else f"{self.source}, for {self.at_mhz} MHz"
+        return Rate(self.per_second * mhz / (self.at_mhz or mhz), source, mhz, per_cycle=self.per_cycle)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A GPU as a prediction sees it: its name, its SMs, what one holds, and the rates that are known."""
+    """A GPU as a prediction sees it: its name, its SMs, what one holds, and the rates that are known.
+
+    ``l2_bytes`` is the size of its L2; 0 where that is not known here.
+    """
 
     name: str
     multiprocessors: int
     limits: Limits
     rates: dict[str, Rate]
+    l2_bytes: int = 0
 
     def peak_at(self, resource: str, mhz: float) -> float | None:
         """Return how much of a resource there is per second at a clock, or None where that is not known.
@@ -112,6 +127,11 @@ _A100_RATES = {
 }
 _H200_SHEET = "NVIDIA H200 data sheet, dense"
 _H200_L1 = "one a cycle and SM: ncu, l1tex__data_pipe_lsu_wavefronts, on an H200, 2026-11-29"
+SENT_A_CYCLE = 11
+"""Bytes that a block of an H200 sent on to its neighbours in a cycle, where that limited it (2026-11-30; the
+kernel that can do so has the timings)."""
+_H200_DSMEM = f"{SENT_A_CYCLE} a cycle and SM were seen: stage cluster on an H200, 2026-11-30"
+_H200_L2 = "56 a cycle and SM while all ask: fitted to timings of stage hopper on an H200, 2026-11-30"
 _H200_RATES = {
     "tensor f32": Rate(989e12, _H200_SHEET, 1830),
     "tensor f16": Rate(989e12, _H200_SHEET, 1830),
@@ -119,8 +139,11 @@ _H200_RATES = {
     "tensor e4m3": Rate(1979e12, _H200_SHEET, 1830),
     "tensor e5m2": Rate(1979e12, _H200_SHEET, 1830),
     "tensor s8": Rate(1979e12, _H200_SHEET, 1830),
-    "l1 wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),
-    "shared wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830),  # the same banks behind the same port
+    "l1 wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830, per_cycle=True),
+    # the same banks behind the same port
+    "shared wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830, per_cycle=True),
+    "dsmem": Rate(SENT_A_CYCLE * 132 * 1.83e9, _H200_DSMEM, 1830, per_cycle=True),
+    "l2": Rate(56 * 132 * 1.83e9, _H200_L2, 1830, per_cycle=True),
     "memory": Rate(4.8e12, _H200_SHEET),
 }
 _B200_SHEET = "NVIDIA HGX B200 data sheet, dense"
@@ -130,12 +153,13 @@ _B200_RATES = {
     "memory": Rate(8e12, _B200_SHEET),
 }
 MACHINES = {
-    80: Machine("NVIDIA A100-SXM4-80GB", 108, LIMITS[80], _A100_RATES),
-    90: Machine("NVIDIA H200", 132, LIMITS[90], _H200_RATES),
+    80: Machine("NVIDIA A100-SXM4-80GB", 108, LIMITS[80], _A100_RATES, 40 * 2**20),
+    90: Machine("NVIDIA H200", 132, LIMITS[90], _H200_RATES, 60 * 2**20),
     100: Machine("NVIDIA B200", 148, LIMITS[100], _B200_RATES),
 }
 """One known GPU for an architecture: what a prediction speaks of where no device is. The clocks are
-those at which SMs, operations per cycle (2048, 4096 and 8192 an SM) and the data sheet's peak agree.
+those at which SMs, operations per cycle (2048, 4096 and 8192 an SM) and the data sheet's peak agree. The L2
+of an A100 is that of NVIDIA's white paper; that of an H200 follows from the copies of recorded cold runs.
 """
 
 

@@ -43,6 +43,7 @@ class Act:
         count: arrivals.
         every: phases of the barrier that belong to a step.
         by: what copies or writes, where that is not what does so otherwise; what fetches.
+        nbytes: that a copy sends to other SMs, one step after the other; 0 if it takes no such way.
 
     """
 
@@ -52,6 +53,7 @@ class Act:
     count: int = 1
     every: int = 1
     by: str = ""
+    nbytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ptxlab.device.job import DeviceInfo, Report
 from ptxlab.errors import DeviceError, MissingError, PtxlabError, UsageError
+from ptxlab.experiments import ahead
 from ptxlab.experiments.base import Case, Value, blamed
 from ptxlab.experiments.gemm import ceiling, history
 from ptxlab.experiments.gemm.catalogue import recorded
@@ -17,11 +17,12 @@ from ptxlab.experiments.gemm.ceiling import Loop
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.conclude import conclude, error_explained, hot_note, notes, verification
 from ptxlab.experiments.gemm.explain import explain, mma_by_sass
-from ptxlab.experiments.gemm.keep import keep
+from ptxlab.experiments.gemm.keep import keep, make_room
 from ptxlab.experiments.gemm.ladder import gains
 from ptxlab.experiments.gemm.live import Show, reporting
 from ptxlab.experiments.gemm.machine import Machine, machine
 from ptxlab.experiments.gemm.measure import Entrant, Method, Trial, ceilings, measure, rows
+from ptxlab.experiments.gemm.origin import KEPT, TUNED, in_force, undone
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.repeat import FORWARD, REVERSED, order_note, order_of, repeated
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage, climbed
@@ -30,7 +31,7 @@ from ptxlab.experiments.gemm.tune import Search, preferred, tuned
 from ptxlab.experiments.record import Record, environment
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.experiments.runner import Lab, check_sass, kernel_report, open_lab
-from ptxlab.experiments.unit import kernel_name, unit_builder
+from ptxlab.experiments.unit import kernel_name, submitted
 from ptxlab.toolchain.arch import parse_arch
 from ptxlab.toolchain.build import Build
 
@@ -123,6 +124,7 @@ def run_gemm(request: Request, show: Show) -> Record:
     record.result["conclusion"] = conclude(record.result)
     problems = run.failed or (run.refused if len(run.refused) == len(names) else [])
     if not lab.worker and not request.explain_only:
+        record.result["notes"] += undone(_wanted(request), record.result["plans"])
         why = f"not run: {lab.why_no_device}"
         hint = "run it on a machine with an NVIDIA GPU; --explain asks for the explanation alone"
         problems.append(MissingError(why, hint, code="no-device"))
@@ -130,6 +132,16 @@ def run_gemm(request: Request, show: Show) -> Record:
         problems[0].record = record if record.result["explanations"] else None
         raise problems[0]
     return record
+
+
+def _wanted(request: Request) -> dict[str, bool]:
+    """Return what was asked for beside the answer, and comes of a run alone."""
+    return {
+        "tune": request.tune,
+        "check": not request.method.samples,
+        "explain_error": request.explain_error,
+        "record": request.keep,
+    }
 
 
 def _run_stages(names: list[str], run: Run) -> None:
@@ -153,12 +165,22 @@ def _planned(found: list[Point], run: Run) -> list[Point]:
         if request.tune and not stage.planned:
             what = f"stage {stage.name} has one way to cut up a problem: there is nothing to tune"
             raise UsageError(what, f"ptxlab gemm --stage {stage.name}")
-    if device is None:
-        return found
     named = {text.partition("=")[0].replace("-", "_") for text in (*request.settings, *request.sweeps)}
-    if not request.tune:
-        return [(stage, preferred(stage, case, device, named)) for stage, case in found]
-    return list(_tuned(found, named, run))
+    chosen, sources = found, [""] * len(found)
+    if device and request.tune:
+        chosen = list(_tuned(found, named, run))
+        sources = [TUNED] * len(chosen)
+    elif device:
+        chosen = [
+            (stage, preferred(stage, case, device, named, cold=request.method.cold)) for stage, case in found
+        ]
+        sources = ["" if case is own else KEPT for (_, case), (_, own) in zip(chosen, found, strict=True)]
+    run.record.result["plans"] = [
+        in_force(stage, case, named, source)
+        for (stage, case), source in zip(chosen, sources, strict=True)
+        if stage.planned
+    ]
+    return chosen
 
 
 def _tuned(found: list[Point], named: set[str], run: Run) -> Iterator[Point]:
@@ -190,6 +212,8 @@ def _points(names: list[str], run: Run) -> list[Point]:
         problems = run.refused
         try:
             with blamed(stage.file):
+                if request.keep and run.lab.device:
+                    make_room(stage, run.lab.device)
                 cases = points(
                     *(stage, run.lab.arch, run.record),
                     *(request.options, request.settings, request.sweeps),
@@ -215,8 +239,9 @@ def _compiled(found: list[Point], run: Run) -> list[Entrant]:
     """Explain points that solve one problem, and return those whose SASS is what is claimed."""
     entrants: list[Entrant] = []
     stages = dict.fromkeys(stage for stage, _ in found)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        under_way = [(stage, *_submitted(pool, stage, found)) for stage in stages]
+    with ahead.pool() as pool:
+        cases_of = {stage: [case for each, case in found if each is stage] for stage in stages}
+        under_way = [(stage, cases, submitted(pool, stage, cases)) for stage, cases in cases_of.items()]
         for done, (stage, cases, build) in enumerate(under_way):
             run.show(f"compiling {stage.name}", done, len(stages))
             try:
@@ -225,18 +250,6 @@ def _compiled(found: list[Point], run: Run) -> list[Entrant]:
             except PtxlabError as error:
                 run.skip(stage.name, error, run.failed)
     return entrants
-
-
-def _submitted(pool: Executor, stage: GemmStage, found: list[Point]) -> tuple[list[Case], Future[Build]]:
-    """Have the points of a stage compiled beside those of others; what goes wrong shows in the future."""
-    cases = [case for each, case in found if each is stage]
-    try:
-        with blamed(stage.file):
-            return cases, pool.submit(unit_builder(stage, cases, cases[0].arch))
-    except PtxlabError as error:
-        failed: Future[Build] = Future()
-        failed.set_exception(error)
-        return cases, failed
 
 
 def _started(request: Request, lab: Lab) -> Record:
@@ -254,6 +267,7 @@ def _started(request: Request, lab: Lab) -> Record:
         "recordings": [],
         "sweep": None,
         "tuned": [],
+        "plans": [],
         "errors": [],
         "notes": [],
     }
@@ -273,7 +287,8 @@ def _explain(stage: GemmStage, cases: list[Case], build: Future[Build], run: Run
         built = build.result()
     except MissingError:
         run.record.result["explanations"] += [
-            explain(stage, case, gpu, None, draw=run.request.explain_only) for case in cases
+            explain(*(stage, case, gpu, None), draw=run.request.explain_only, hot=not run.request.method.cold)
+            for case in cases
         ]
         raise
     sound = [case for case in cases if _explain_point(stage, case, gpu, built, run.record)]
@@ -293,7 +308,8 @@ def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Bui
     whole = Problem.of(case).macs / MMA_MACS
     detail = f"{how} m16n8k16, counted per warp; mnk / 2048 = {whole:.10g}"
     record.check("m16n8k16 count", ok=counted == stage.mma_count(case), detail=detail)
-    said = explain(stage, case, gpu, kernel, draw=bool(record.params["explain"]))
+    asked, hot = bool(record.params["explain"]), record.params["l2"] == "hot"
+    said = explain(stage, case, gpu, kernel, draw=asked, hot=hot)
     record.result["explanations"].append(said | {"sass": kernel})
     holds = all(check["ok"] for check in record.checks[before:])
     if not holds:

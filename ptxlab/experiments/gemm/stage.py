@@ -110,11 +110,13 @@ class GemmStage(Experiment):
     def demands(self, case: Case) -> dict[str, float]:
         """Return how much of each resource the problem takes: keys of RESOURCES, in their units.
 
-        Every stage needs its operations, whole tiles being multiplied, and each byte from memory once.
+        Every stage needs its operations, whole tiles being multiplied, and each byte from memory once; and
+        where blocks send on what they copied, the way between their SMs.
         """
         operations = 2.0 * MMA_MACS * self.mma_count(case)
-        problem = Problem.of(case)
-        return {problem.tensor: operations, "memory": float(problem.nbytes)}
+        problem, sent = Problem.of(case), self.sent_bytes(case)
+        needs = {problem.tensor: operations, "memory": float(problem.nbytes)}
+        return needs | ({"dsmem": float(sent)} if sent else {})
 
     def remarks(self, case: Case) -> list[str]:
         """Return what slows this very problem down, in words."""
@@ -185,9 +187,10 @@ class GemmStage(Experiment):
         if sum(buffers.values()) > most:
             listed = ", ".join(f"{name} {nbytes}" for name, nbytes in buffers.items())
             fits = ", ".join(self._that_fit(case, most))
+            legal = f"legal: {fits}" if fits else "no option alone makes it fit"
             raise UsageError(
                 f"{self.name} takes {sum(buffers.values())} bytes of shared memory ({listed}); a block on "
-                f"{case.arch} can have {most}{fits and f'; legal: {fits}'}"
+                f"{case.arch} can have {most}; {legal}"
             )
 
     def _that_fit(self, case: Case, most: float) -> Iterator[str]:
@@ -226,6 +229,11 @@ class GemmStage(Experiment):
         """Yield every plan for the problem of a point that makes sense, what should be the fastest first."""
         del case
         yield from ()
+
+    def plan_source(self, case: Case) -> str:
+        """Return where the plan of a point comes from, where the stage has chosen it."""
+        del case
+        return ""
 
     def macros(self, case: Case) -> Macros:
         """Return the -D macros that make the kernel of this point."""

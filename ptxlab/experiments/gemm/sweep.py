@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -30,7 +30,7 @@ def points(
     settings: Sequence[str],
     sweeps: Sequence[str],
 ) -> list[Case]:
-    """Return every point that was asked for and that the stage takes; the others are skipped.
+    """Return every point that was asked for and that the stage takes, once; the others are skipped.
 
     Raises:
         UsageError: the stage takes none, or a setting is none of its options.
@@ -38,20 +38,34 @@ def points(
     """
     fixed = dict(options) | dict(value_of(stage, text, "--set") for text in settings)
     axes = [_axis(stage, text) for text in sweeps]
-    found: list[Case] = []
+    found: dict[Hashable, tuple[Case, str]] = {}
     refused: list[UsageError] = []
     for parts in _combinations(axes):
         values = fixed | {name: value for part in parts for name, value in part.items()}
         values.setdefault("out", _out(stage, values))
         try:
-            found.append(_case(stage, arch, values))
+            _check_choices(stage, parts)
+            case = _case(stage, arch, values)
         except UsageError as error:
             if axes:
                 record.skip(f"{stage.name} {_named(parts)}", error.message)
             refused.append(error)
+            continue
+        named = _named(parts)
+        first = found.setdefault(tuple(case.params.items()), (case, named))[1]
+        if first != named:  # a value such as 0 or auto stands for another one
+            record.skip(f"{stage.name} {named}", f"it is the same as {first}")
     if not found:
         raise refused[0]
-    return found
+    return [case for case, _ in found.values()]
+
+
+def _check_choices(stage: GemmStage, parts: Iterable[Mapping[str, Value]]) -> None:
+    """Refuse a value that an option cannot have here, where it is known that --sweep gave it."""
+    options = stage.options()
+    for part in parts:
+        for name, value in part.items():
+            options[name].checked(f"--sweep {name}", value)
 
 
 def _case(stage: GemmStage, arch: str, values: Mapping[str, Value]) -> Case:
@@ -79,9 +93,8 @@ def grouped(found: Iterable[tuple[GemmStage, Case]]) -> list[list[tuple[GemmStag
 
 def _axis(stage: GemmStage, text: str) -> list[dict[str, Value]]:
     """Return the values that one sweep gives to options, point by point."""
-    name, equals, values = text.partition("=")
-    if name == SIZE:
-        _, sizes = values_of_sweep(stage, f"m{equals}{values}", "--sweep")
+    if text.partition("=")[0] == SIZE:
+        _, sizes = values_of_sweep(stage, text, "--sweep", like="m")
         return [dict.fromkeys(SIZES, size) for size in sizes]
     name, swept = values_of_sweep(stage, text, "--sweep")
     return [{name: value} for value in swept]

@@ -7,6 +7,7 @@ the device do. Copies land, and sums are written, after a fixed number of column
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -45,10 +46,14 @@ TENSOR_CORES = "tensor cores"
 
 @dataclass(frozen=True)
 class Pace:
-    """How many columns pass until copies have landed, and while sums are written."""
+    """How many columns pass until copies have landed, and while sums are written.
+
+    ``sending`` is how many bytes a column takes to other SMs: whoever sends is busy meanwhile.
+    """
 
     landing: int
     writing: int
+    sending: float = math.inf
 
 
 @dataclass
@@ -94,8 +99,8 @@ def acts(role: Role, line: Pipeline) -> Iterator[tuple[Act, int]]:
 class _Agent:
     """A role at work.
 
-    It has its next act, so many columns still to write, the step that it copied for in this column, and the
-    last step whose products it has started.
+    It has its next act, so many columns still to write or to send, the step that it copied for in this
+    column, and the last step whose products it has started.
     """
 
     def __init__(self, role: Role, line: Pipeline) -> None:
@@ -103,12 +108,23 @@ class _Agent:
         self.rest = acts(role, line)
         self.next = next(self.rest, None)
         self.writing = 0
+        self.sending = 0
         self.copied: int | None = None
         self.started = -1
+
+    @property
+    def busy(self) -> bool:
+        """Whether something takes it more columns."""
+        return self.writing > 0 or self.sending > 0
 
     def go_on(self) -> None:
         """Turn to what is next."""
         self.next = next(self.rest, None)
+
+    def end_column(self) -> None:
+        """Have a column less to be busy."""
+        self.writing, self.sending = max(0, self.writing - 1), max(0, self.sending - 1)
+        self.copied = self.copied if self.sending else None
 
 
 class _Block:
@@ -121,7 +137,7 @@ class _Block:
         self.barriers = {
             each.name: [MBarrier(each.arrivals) for _ in range(each.places)] for each in line.barriers
         }
-        self.copies: deque[tuple[int, str, int]] = deque()  # when each lands, at which barrier, its step
+        self.copies: list[tuple[int, str, int]] = []  # when each lands, at which barrier, its step
         self.products: deque[tuple[str, int]] = deque()  # that were started: by whom, and in which step
         self.commits: dict[tuple[str, int], list[tuple[Act, int]]] = {}  # by whose products, of which step
         self.landed: set[int] = set()
@@ -137,12 +153,12 @@ class _Block:
     @property
     def is_done(self) -> bool:
         """Whether all roles are at their end, or something went wrong."""
-        ended = all(agent.next is None and not agent.writing for agent in self.agents)
+        ended = all(agent.next is None and not agent.busy for agent in self.agents)
         return bool(self.seen.findings) or ended
 
     def column(self) -> None:
         """Let a column pass."""
-        passes = bool(self.copies or self.products or any(agent.writing for agent in self.agents))
+        passes = bool(self.copies or self.products or any(agent.busy for agent in self.agents))
         try:
             moved = self._begin()
         except MBarrierError as error:
@@ -156,14 +172,14 @@ class _Block:
         if product:
             self._finish(*product)
         for agent in self.agents:
-            agent.writing, agent.copied = max(0, agent.writing - 1), None
+            agent.end_column()
         self.time += 1
 
     def _begin(self) -> bool:
         """Let copies land, and all roles go on until each must wait; return whether anything happened."""
         moved = False
         while self.copies and self.copies[0][0] <= self.time:
-            _, name, step = self.copies.popleft()
+            _, name, step = heapq.heappop(self.copies)
             self._barrier(name, step).arrive()
             self.landed |= {step} if name == FULL else set()
             moved = True
@@ -173,7 +189,7 @@ class _Block:
 
     def _goes_on(self, agent: _Agent) -> bool:
         """Do the next thing of a role, if it can be done now."""
-        if agent.writing or agent.next is None:
+        if agent.busy or agent.next is None:
             return False
         act, number = agent.next
         if act.does == "wait" and not self._passes(act.barrier, number):
@@ -183,7 +199,8 @@ class _Block:
         if act.does == "arrive":
             self._barrier(act.barrier, number).arrive(act.count)
         elif act.does == "copy":
-            self._copy(act.barrier, number)
+            agent.sending = math.ceil(act.nbytes / self.pace.sending)
+            self._copy(act.barrier, number, max(self.pace.landing, agent.sending))
             agent.copied = number
         elif act.does == "multiply":
             self._check_read(agent.role, number)
@@ -205,13 +222,13 @@ class _Block:
         phases = round_ + (place >= self.kinds[name].free)
         return self._barrier(name, number).passes((phases - 1) & 1)
 
-    def _copy(self, name: str, step: int) -> None:
+    def _copy(self, name: str, step: int, columns: int) -> None:
         stage = step % self.line.stages
         before = self.held[stage]
         if before not in (None, step) and not self._is_read(before):
             self.seen.findings.append(f"stage {stage} is overwritten in step {step}, before it was read")
         self.held[stage] = step
-        self.copies.append((self.time + self.pace.landing, name, step))
+        heapq.heappush(self.copies, (self.time + columns, name, step))
 
     def _check_read(self, role: Role, step: int) -> None:
         if step not in self.landed or self.held[step % self.line.stages] != step:
@@ -295,25 +312,31 @@ def _colour(name: str, text: str, line: Pipeline) -> int | None:
     return DIGITS.index(text) if text and text in DIGITS[: line.stages] else None
 
 
-def drawn(line: Pipeline, macs_per_cycle: float, blocks: int) -> dict[str, Any]:
+def drawn(
+    line: Pipeline, macs_per_cycle: float, blocks: int, sent_a_cycle: float = math.inf
+) -> dict[str, Any]:
     """Return the pipeline at work as JSON: two pictures, their time scale, and what goes wrong.
 
     Args:
         line: the pipeline.
         macs_per_cycle: multiply-adds of an SM.
         blocks: that share an SM, and its tensor cores.
+        sent_a_cycle: bytes that a block sends to other SMs in a cycle.
 
     """
     teams = max(role.stride for role in line.roles)
     short = replace(line, steps=min(line.steps, MOST_STEPS), tiles=min(line.tiles, teams + 1))
     column = line.macs * blocks / macs_per_cycle
     writing = WAY_OUT * line.sums / WAY_OUT_SUMS
-    seen = simulate(short, Pace(math.ceil(LANDING / column), math.ceil(writing / column)))
+    sent = sum(act.nbytes for role in line.roles for act in role.step)
+    landing, writes = math.ceil(LANDING / column), math.ceil(writing / column)
+    seen = simulate(short, Pace(landing, writes, sent_a_cycle * column))
     return {
         "column_cycles": column,
         "blocks": blocks,
         "landing_cycles": LANDING,
         "writing_cycles": writing,
+        "sending_cycles": sent / sent_a_cycle,
         "drawn_steps": short.steps,
         "drawn_tiles": short.tiles,
         "pictures": pictures(short, seen),

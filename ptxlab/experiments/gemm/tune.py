@@ -1,16 +1,15 @@
 """``ptxlab gemm --tune``: times the plans of a stage for a problem, and keeps the fastest for this card.
 
 Plans are tried in heats, those that the model thinks fastest first; the fastest of all heats meet in a final,
-in which they take turns. The winner lies in the compile cache, by card, kernel and problem, and is taken
+in which they take turns. Where a plan makes the device fault, those timed with it are tried one by one. The
+winner lies in the compile cache, by card, kernel, problem and whether the L2 was cold or hot, and is taken
 from then on wherever no plan is asked for.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -19,15 +18,15 @@ from typing import Any
 from ptxlab.device.client import Worker
 from ptxlab.device.job import DeviceInfo
 from ptxlab.errors import DeviceError, PtxlabError, UsageError
+from ptxlab.experiments import ahead
 from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm.check import Check
 from ptxlab.experiments.gemm.live import Show, reporting
 from ptxlab.experiments.gemm.measure import Entrant, Method, Trial, measure, rows
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import GemmStage
-from ptxlab.experiments.unit import digest, unit_builder
+from ptxlab.experiments.unit import digest, submitted
 from ptxlab.toolchain import cache
-from ptxlab.toolchain.build import Build
 
 MOST_PLANS, OF_A_HEAT, FINALISTS = 48, 6, 4
 MOST_SECONDS = 60.0
@@ -51,22 +50,37 @@ class Search:
     failed: list[PtxlabError] = field(default_factory=list)
 
     def heat(self, entrants: Sequence[Entrant], method: Method, done: float, share: float) -> None:
-        """Time some plans in turn, and keep what came out of it."""
+        """Time some plans in turn, and keep what came out of it; where that fails, try them one by one."""
         trial = Trial(tuple(entrants), self.check, replace(method, cold=self.cold))
-        result = measure(trial, self.worker, self.device, reporting(trial, self.show, done, share))
-        self.timed += zip(entrants, rows(trial, result, self.device), strict=True)
+        try:
+            result = measure(trial, self.worker, self.device, reporting(trial, self.show, done, share))
+        except PtxlabError as error:  # after a fault the next job gets a fresh worker
+            self.failed.append(error)
+            for entrant in entrants if len(entrants) > 1 else ():
+                self.heat([entrant], method, done, share)
+        else:
+            self.timed += zip(entrants, rows(trial, result, self.device), strict=True)
 
     def fastest(self, count: int) -> list[tuple[Entrant, dict[str, Any]]]:
-        """Return the fastest of those whose result is right."""
+        """Return the fastest of those whose result is right.
+
+        Raises:
+            PtxlabError: there is none: what failed first, or a DeviceError where nothing failed.
+
+        """
         right = [each for each in self.timed if each[1]["verified"]]
+        if not right:
+            raise (self.failed or [DeviceError(f"no plan gives the right result of {self.check.problem}")])[0]
         return sorted(right, key=lambda each: float(each[1]["milliseconds"]["median"]))[:count]
 
 
-def preferred(stage: GemmStage, case: Case, device: DeviceInfo, named: Collection[str]) -> Case:
+def preferred(
+    stage: GemmStage, case: Case, device: DeviceInfo, named: Collection[str], *, cold: bool
+) -> Case:
     """Return the point with the plan that was the fastest on this card, unless a plan was asked for."""
     if not stage.planned or set(named) & set(stage.planned):
         return case
-    entry = cache.load(_key(stage, case, device))
+    entry = cache.load(_key(stage, case, device, cold=cold))
     plan = cache.load_memo(entry.folder, MEMO) if entry else None
     try:
         return stage.case(case.arch, **(case.params | plan)) if plan else case
@@ -80,28 +94,27 @@ def tuned(
     """Return the point with the fastest plan, and what is to be told of the search.
 
     Raises:
-        DeviceError: no plan survives.
+        DeviceError: no plan survives, or none gives a right result.
 
     """
     begin = time.monotonic()
     plans = list(islice(_plans(stage, case, named), MOST_PLANS))
     _heats(stage, plans, search, begin + MOST_SECONDS)
     finalists = search.fastest(FINALISTS)
-    if not finalists:
-        raise (search.failed or [DeviceError(f"no plan of {stage.name} gives a right result")])[0]
-    tried, search.timed = search.timed, []
-    search.heat([entrant for entrant, _ in finalists], FINAL, 0.9, 0.1)
-    winner, row = (search.fastest(1) or finalists)[0]
+    final = replace(search, timed=[], failed=[])
+    final.heat([entrant for entrant, _ in finalists], FINAL, 0.9, 0.1)
+    winner, row = final.fastest(1)[0]
     chosen = {name: winner.case.params[name] for name in stage.planned}
-    kept = None if set(named) & set(stage.planned) else _keep(_key(stage, case, search.device), chosen)
+    key = _key(stage, case, search.device, cold=search.cold)
+    kept = None if set(named) & set(stage.planned) else _keep(key, chosen)
     return winner.case, {
         "stage": stage.name,
         "problem": str(search.check.problem),
         "device": search.device.name,
-        "plans": [_told(stage, *each) for each in (*search.timed, *tried)],
-        "finalists": len(search.timed),
+        "plans": [_told(stage, *each) for each in (*final.timed, *search.timed)],
+        "finalists": len(final.timed),
         "of": len(plans),
-        "failed": [error.message for error in search.failed],
+        "failed": [error.message for error in (*search.failed, *final.failed)],
         "seconds": time.monotonic() - begin,
         "chosen": chosen,
         "milliseconds": row["milliseconds"],
@@ -112,29 +125,24 @@ def tuned(
 def _keep(key: str, chosen: dict[str, Value]) -> Path | None:
     """Keep a plan in the place of an earlier one, and return where; None if the cache cannot be written."""
     folder = cache.store(key, {}, {"kind": "plan"})
-    if folder:
-        cache.store_memo(folder, MEMO, chosen)
-    return folder
+    return folder if folder and cache.store_memo(folder, MEMO, chosen) else None
 
 
 def _heats(stage: GemmStage, plans: list[Case], search: Search, until: float) -> None:
     """Time plans heat by heat, those of later heats being compiled meanwhile, until the time is over."""
     heats = [plans[first : first + OF_A_HEAT] for first in range(0, len(plans), OF_A_HEAT)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        builds = [pool.submit(unit_builder(stage, cases, cases[0].arch)) for cases in heats]
+    with ahead.pool() as pool:
+        builds = [submitted(pool, stage, cases) for cases in heats]
         for index, (cases, build) in enumerate(zip(heats, builds, strict=True)):
             if index and time.monotonic() > until:
                 break
             try:
-                search.heat(_entrants(stage, cases, build), HEAT, 0.9 * index / len(heats), 0.9 / len(heats))
-            except PtxlabError as error:  # after a fault the next heat gets a fresh worker
+                cubin = build.result().cubin
+            except PtxlabError as error:
                 search.failed.append(error)
-        pool.shutdown(cancel_futures=True)
-
-
-def _entrants(stage: GemmStage, cases: Sequence[Case], build: Future[Build]) -> list[Entrant]:
-    cubin = build.result().cubin
-    return [Entrant(stage, case, cubin) for case in cases]
+                continue
+            entrants = [Entrant(stage, case, cubin) for case in cases]
+            search.heat(entrants, HEAT, 0.9 * index / len(heats), 0.9 / len(heats))
 
 
 def _plans(stage: GemmStage, case: Case, named: Collection[str]) -> Iterator[Case]:
@@ -155,8 +163,12 @@ def _told(stage: GemmStage, entrant: Entrant, row: dict[str, Any]) -> dict[str, 
     return {"plan": plan} | {name: row[name] for name in ("milliseconds", "tflops", "verified")}
 
 
-def _key(stage: GemmStage, case: Case, device: DeviceInfo) -> str:
+def _key(stage: GemmStage, case: Case, device: DeviceInfo, *, cold: bool) -> str:
     """Return what a plan is kept by; the kernel's digest knows types, layout and options."""
     return cache.key_of(
-        plan_of=stage.name, device=device.name, kernel=digest(stage, case), problem=str(Problem.of(case))
+        plan_of=stage.name,
+        device=device.name,
+        kernel=digest(stage, case),
+        problem=str(Problem.of(case)),
+        l2="cold" if cold else "hot",
     )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ptxlab.bench.stats import RESOLUTION
 from ptxlab.errors import MissingError, ToolError, UsageError
-from ptxlab.experiments.gemm.history import history_file, lines_of, text_of
+from ptxlab.experiments.gemm.fields import as_damage, wrong_in_compared
+from ptxlab.experiments.gemm.history import bytes_of, history_file, kept_lines, lines_of
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import stage_entries
 from ptxlab.files import is_file
@@ -22,9 +24,7 @@ DEFAULTS: dict[str, Any] = {"alpha": 1.0, "beta": 0.0, "options": {}}
 
 COLUMNS = ("time", "device", "driver", "cuda")
 
-NUMBERS = ("tflops", "percent_of_cublas", "noise_floor_percent", "clock_mhz", "power_w")
-
-PLAIN = (str, int, float, bool, type(None))
+Row = dict[str, Any]
 
 
 def compare_record(first: str, second: str) -> Record:
@@ -38,7 +38,8 @@ def compare_record(first: str, second: str) -> Record:
         MissingError: the sides have no point in common.
 
     """
-    sides = [_rows(each) for each in (first, second)]
+    read = functools.cache(kept_lines)  # it may be long
+    sides = [_rows(each, read) for each in (first, second)]
     record = Record(params={"a": first, "b": second})
     pairs = [(sides[0][key], row) for key, row in sides[1].items() if key in sides[0]]
     if not pairs:
@@ -49,7 +50,7 @@ def compare_record(first: str, second: str) -> Record:
     return record
 
 
-def _nothing_in_common(names: tuple[str, str], sides: list[dict[str, dict[str, Any]]]) -> MissingError:
+def _nothing_in_common(names: tuple[str, str], sides: list[dict[str, Row]]) -> MissingError:
     """Return the error for sides without a common point: what each holds, and where rungs stand together."""
     stages = [sorted({row["stage"] for row in side.values()}) for side in sides]
     held = " and ".join(
@@ -63,50 +64,18 @@ def _nothing_in_common(names: tuple[str, str], sides: list[dict[str, dict[str, A
     )
 
 
-def _rows(name: str) -> dict[str, dict[str, Any]]:
+def _rows(name: str, history: Callable[[], list[Row]]) -> dict[str, Row]:
     """Return the newest row of each point of a side."""
     file = Path(name)
-    given = is_file(file)
-    rows = _rows_of_file(file) if given else _rows_of_history(name)
-    for row in rows:
-        if wrong := _wrong_field(row):
-            source = file if given else history_file()
-            raise ToolError(f"{source} is damaged: {wrong} of a row is not what gemm writes there")
+    rows = _rows_of_file(file) if is_file(file) else _rows_of_history(name, history())
     return {_key(row): row for row in rows if row.get("milliseconds")}
 
 
-def _wrong_field(row: dict[str, Any]) -> str:
-    """Return the first field of a row that is not what gemm writes there, or ""."""
-    options, times = row.get("options", {}), row.get("milliseconds")
-    plain = {name: isinstance(row.get(name), PLAIN) for name in (*SAME, *COLUMNS, "verified")}
-    numbers = {name: row.get(name) is None or _is_number(row[name]) for name in NUMBERS}
-    right = {
-        **plain,
-        **numbers,
-        "stage": isinstance(row.get("stage"), str),
-        "options": isinstance(options, dict) and all(isinstance(each, PLAIN) for each in options.values()),
-        "milliseconds": times is None or _are_times(times),
-    }
-    return next((name for name, ok in right.items() if not ok), "")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max  # no NaN either
-
-
-def _are_times(value: object) -> bool:
-    """Say whether it is a median in its interval, all longer than nothing."""
-    if not isinstance(value, dict):
-        return False
-    times: list[Any] = [value.get(name) for name in ("low", "median", "high")]
-    return all(_is_number(each) and each > 0 for each in times) and times == sorted(times)
-
-
-def _key(row: dict[str, Any]) -> str:
+def _key(row: Row) -> str:
     return json.dumps([row.get(field, DEFAULTS.get(field)) for field in SAME], sort_keys=True)
 
 
-def _rows_of_file(file: Path) -> list[dict[str, Any]]:
+def _rows_of_file(file: Path) -> list[Row]:
     """Return the rows of a document of ``gemm --json``, a recording, or a history.
 
     Raises:
@@ -115,7 +84,7 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
 
     """
     try:
-        document = json.loads(text_of(file))
+        document = json.loads(bytes_of(file))
     except (ValueError, RecursionError):
         return lines_of(file)
     try:
@@ -126,10 +95,12 @@ def _rows_of_file(file: Path) -> list[dict[str, Any]]:
         raise ToolError(f"{file} holds no results of gemm")
     if not rows:
         raise MissingError(f"nothing to compare: {file} holds no measurement", "gemm measures on a GPU")
+    if wrong := next(filter(None, map(wrong_in_compared, rows)), ""):
+        raise ToolError(f"{file} is damaged: a row {as_damage(wrong)}")
     return rows
 
 
-def _rows_of_document(document: Any) -> list[dict[str, Any]] | None:
+def _rows_of_document(document: Any) -> list[Row] | None:
     """Return the rows of a document of any kind; None where it is of no kind that holds results."""
     if not isinstance(document, dict):
         return None
@@ -147,22 +118,20 @@ def _rows_of_document(document: Any) -> list[dict[str, Any]] | None:
     return None
 
 
-def _rows_of_history(name: str) -> list[dict[str, Any]]:
+def _rows_of_history(name: str, lines: list[Row]) -> list[Row]:
     """Return the lines of the history with this date, driver or card.
 
     Raises:
         UsageError: there is none.
 
     """
-    file = history_file()
-    lines = lines_of(file) if is_file(file) else []
     found = [line for line in lines if _means(line, name)]
     if not found:
         days = sorted({str(line.get("time", ""))[:10] for line in lines})
         known = [*days, *sorted({str(line.get(key)) for line in lines for key in ("driver", "device")})]
         told = f"it knows {', '.join(known)}" if known else "gemm adds to it each time it measures"
         raise UsageError(
-            f"'{name}' is no file, and no day, driver or device in {file}",
+            f"'{name}' is no file, and no day, driver or device in {history_file()}",
             f"{told}; files work, too: of gemm --json, or recordings such as {_a_recording()}",
         )
     return found
@@ -174,11 +143,11 @@ def _a_recording() -> str:
     return str(next(files, "kernels/gemm/NAME/recordings/CARD.json"))
 
 
-def _means(line: dict[str, Any], name: str) -> bool:
+def _means(line: Row, name: str) -> bool:
     return str(line.get("time", "")).startswith(name) or name in (line.get("driver"), line.get("device"))
 
 
-def _compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+def _compared(a: Row, b: Row) -> Row:
     """Return a point of both sides; ``ratio`` is the time of B over that of A: below 1, B is faster.
 
     There is no verdict, and no ratio, where a side is not verified.
@@ -201,17 +170,17 @@ def _compared(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _side(row: dict[str, Any]) -> dict[str, Any]:
+def _side(row: Row) -> Row:
     names = ("milliseconds", "tflops", "percent_of_cublas", "clock_mhz", "power_w", "verified", *COLUMNS)
     return {name: row.get(name) for name in names}
 
 
-def _said_of(side: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+def _said_of(side: dict[str, Row]) -> dict[str, list[str]]:
     """Return the days, cards and drivers of a side."""
     return {name: sorted({str(row[name]) for row in side.values() if row.get(name)}) for name in COLUMNS}
 
 
-def _conclude(rows: list[dict[str, Any]]) -> str:
+def _conclude(rows: list[Row]) -> str:
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in ("faster", "slower")}
     wrong = sum(row["verdict"] is None for row in rows)
     same = len(rows) - sum(counts.values()) - wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -15,7 +16,13 @@ COLUMNS = (
     *("verdict", "% of ceiling", "MHz", "tensor %", "W", "verified", "max error"),
 )
 
-BRIEF = ("stage", "TFLOP/s", "% of cuBLAS", "gain, %", "at most TFLOP/s", "limited by")
+BRIEF = ("stage", "TFLOP/s", "% of cuBLAS", "gain, %", "at most TFLOP/s", "at MHz", "limited by")
+
+CLOCKS_DIFFER = (
+    "At most: at the MHz beside it, which the SMs counted when that row was recorded, or else those of the "
+    "rate. TFLOP/s of ceilings move with the clock, FLOP/clock/SM do not."
+)
+"""What has to be known to compare limits and ceilings of several rows."""
 
 MOST_PLANS = 12
 """Beside the finalists that are shown of a search."""
@@ -51,7 +58,7 @@ def view(document: dict[str, Any]) -> list[Block]:
     if len(result["explanations"]) == 1 or asked:
         for each in result["explanations"]:
             blocks += _explanation(each, asked=asked)
-        blocks += _recorded(result)
+        blocks += _plans(result) + _recorded(result)
     elif not result["stages"] and result["explanations"]:
         blocks.append(Text("--explain adds the tiles, occupancy, waves and limits of each.", "faint"))
     return [*blocks, *_verdict(document)]
@@ -432,6 +439,18 @@ def _explanation(each: dict[str, Any], *, asked: bool) -> list[Block]:
     ]
 
 
+def _plans(result: dict[str, Any]) -> list[Block]:
+    """Return how each problem is cut up, and who says so."""
+    return [
+        Text(
+            f"Plan of {each['stage']} for {each['problem'].partition(' ')[0]}: "
+            f"{' '.join(map(str, each['plan'].values()))}, from {each['source']}.",
+            "faint",
+        )
+        for each in result.get("plans", ())
+    ]
+
+
 def _legal(each: dict[str, Any]) -> list[Block]:
     """Return what else the stage can do: the options of its own."""
     rows: list[tuple[Cell, ...]] = [
@@ -578,7 +597,37 @@ def _in_brief(result: dict[str, Any], l2: str) -> list[Block]:
         cards = sorted({f"{row['device']}, {row['date']}, {l2} L2" for row in found if row})
         told = f"Recorded on {'; '.join(cards)}." if cards else "None recorded of this kernel and problem."
         blocks += [Text(told, "faint"), *_held_down([row for row in found if row])]
-    return blocks
+        blocks += [*_ceilings(_beside([row for row in found if row])), Text(CLOCKS_DIFFER, "faint")]
+    return blocks + _other_type(result["explanations"], recorded)
+
+
+def _other_type(asked: list[dict[str, Any]], recorded: list[dict[str, Any]]) -> list[Block]:
+    """Return, for a ladder of a 16-bit type, that the other one was recorded at more sizes, and how to ask.
+
+    Sizes of a ladder are those at which several stages were recorded.
+    """
+    types = {_type(each["problem"]) for each in asked} & {"f16", "bf16"}
+    if len(types) != 1 or len({each["stage"] for each in asked}) == 1:
+        return []
+    (mine,), (other,) = types, {"f16", "bf16"} - types
+    sizes = {kind: _sizes_of_several(recorded, kind) for kind in (mine, other)}
+    if len(sizes[other]) <= len(sizes[mine]):
+        return []
+    told = f"In {other} the ladder is recorded at {', '.join(sizes[other])}: --dtype {other}."
+    return [Text(told, "faint")]
+
+
+def _sizes_of_several(recorded: list[dict[str, Any]], dtype: str) -> list[str]:
+    """Return the sizes at which more than one stage was recorded in a type, the smallest first."""
+    found = {(row["stage"], row["m"], row["n"], row["k"]) for row in recorded if row["dtype"] == dtype}
+    counts = Counter(each[1:] for each in found)
+    return ["x".join(map(str, size)) for size in sorted(counts) if counts[size] > 1]
+
+
+def _beside(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ceilings that were timed in the same runs as recorded rows, each once."""
+    peaks = [{"problem": row["problem"], **row["peak"]} for row in rows if row.get("peak")]
+    return [peak for index, peak in enumerate(peaks) if peak not in peaks[:index]]
 
 
 def _is_of(row: dict[str, Any], asked: dict[str, Any]) -> bool:
@@ -596,7 +645,7 @@ def _brief(
 ) -> tuple[Cell, ...]:
     same = [each for each in points if each["stage"] == asked["stage"]]
     limit = asked["limiter"]
-    bound = (f"{limit['tflops']:.1f}", limit["resource"]) if limit else (None, None)
+    bound = (f"{limit['tflops']:.1f}", limit["at_mhz"], limit["resource"]) if limit else (None,) * 3
     measured = (f"{row['tflops']:.1f}", _tenths(row["percent_of_cublas"]), _gain(row)) if row else (None,) * 3
     return (_name_among(asked, same), *measured, *bound)
 
@@ -627,18 +676,36 @@ def _recorded(result: dict[str, Any]) -> list[Block]:
 
 
 def _points(recorded: list[dict[str, Any]], asked: list[dict[str, Any]]) -> str:
-    """Return what was recorded of the same problem with other options, or else some other problems."""
+    """Return what was recorded of the same problem with other options, or else of other problems.
+
+    Of these the ones of the same size come first, in types that can be asked for.
+    """
     problems = {each["problem"] for each in asked}
-    near = [row for row in recorded if row["problem"] in problems] or recorded
+    sizes = {_first_word(problem) for problem in problems}
+    near = [row for row in recorded if row["problem"] in problems]
+    near = near or sorted(recorded, key=lambda row: _first_word(row["problem"]) not in sizes)
     points = list(dict.fromkeys(_elsewhere(row, asked) for row in near))
     more = [f"and {len(points) - MOST_POINTS} more"] if len(points) > MOST_POINTS else []
     return "; ".join(points[:MOST_POINTS] + more)
 
 
 def _elsewhere(row: dict[str, Any], asked: list[dict[str, Any]]) -> str:
-    """Return of what a row was recorded: of a problem that was asked for, with which options, too."""
-    same = any(row["problem"] == each["problem"] for each in asked)
-    return f"{row['problem']} on {row['device']}" + (f", {_own(row)}" if same else "")
+    """Return of what a row was recorded: with which options, if its problem was asked for, or how to ask."""
+    told = f"{row['problem']} on {row['device']}"
+    if any(row["problem"] == each["problem"] for each in asked):
+        return f"{told}, {_own(row)}"
+    problems = [each["problem"] for each in asked]
+    types = {_type(each) for each in problems if _first_word(each) == _first_word(row["problem"])}
+    return f"{told} (--dtype {row['dtype']})" if types and row["dtype"] not in types else told
+
+
+def _first_word(text: str) -> str:
+    """Return the sizes of a problem, or the stage of a point that was skipped."""
+    return text.partition(" ")[0]
+
+
+def _type(problem: str) -> str:
+    return problem.split()[1]
 
 
 def _checks(checks: list[dict[str, Any]]) -> list[Block]:
@@ -654,10 +721,18 @@ def _checks(checks: list[dict[str, Any]]) -> list[Block]:
     return blocks if few else [*blocks, Text(f"{held} of {len(checks)} checks hold (--json lists them).")]
 
 
+def _skipped(skipped: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield what was skipped for each reason: where a whole stage was, none of its points beside it."""
+    for reason in dict.fromkeys(each["reason"] for each in skipped):
+        cases = list(dict.fromkeys(each["case"] for each in skipped if each["reason"] == reason))
+        told = [case for case in cases if _first_word(case) == case or _first_word(case) not in cases]
+        yield "; ".join(told), reason
+
+
 def _verdict(document: dict[str, Any]) -> list[Block]:
     result = document["result"]
     blocks: list[Block] = [Text(f"Note: {note}.", "warning") for note in result["notes"]]
     blocks += _checks(document["checks"])
-    blocks += [Text(f"Skipped {each['case']}: {each['reason']}", "faint") for each in document["skipped"]]
+    blocks += [Text(f"Skipped {cases}: {reason}", "faint") for cases, reason in _skipped(document["skipped"])]
     blocks += [Text(f"Recorded in {path}.", "faint") for path in result.get("recordings", ())]
     return [*blocks, Text(result["conclusion"], "conclusion")] if "conclusion" in result else blocks

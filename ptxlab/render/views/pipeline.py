@@ -102,9 +102,16 @@ def _scale(line: dict[str, Any]) -> str:
     shared = f", which {line['blocks']} blocks of an SM share," if line["blocks"] > 1 else ""
     drawn_steps = line["drawn_steps"]
     fewer = f", not {line['steps']}" if drawn_steps < line["steps"] else ""
+    written = f"C is written in {line['writing_cycles']:.0f} (fitted to timings)"
     return (
         f"A column is {line['column_cycles']:.0f} cycles: what the tensor cores{shared} take for one role's "
         f"products of a step. Drawn by running the ring, its counts and parities: tiles of {drawn_steps} "
         f"steps{fewer}. Taken for granted: tiles land {line['landing_cycles']:.0f} cycles after they are "
-        f"asked for (a guess), C is written in {line['writing_cycles']:.0f} (fitted to timings)."
+        f"asked for (a guess), {written}{_sending(line)}."
     )
+
+
+def _sending(line: dict[str, Any]) -> str:
+    """Return how long a block sends to others what it copied for a step."""
+    cycles = line["sending_cycles"]
+    return f", a block sends for {cycles:.0f} in each step (as fast as was seen)" if cycles else ""

@@ -42,12 +42,17 @@ def view(document: dict[str, Any]) -> list[Block]:
 
 
 def _labelled(kernels: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the kernels with what they are called here: the readable name where one alone has it."""
+    """Return the kernels with what they are called here: a stage's by what tells its variants apart.
+
+    Others have their readable name where one alone has it.
+    """
     shared = Counter((each["readable_name"], each["arch"]) for each in kernels)
-    return [
-        each | {"label": each["name" if shared[each["readable_name"], each["arch"]] > 1 else "readable_name"]}
-        for each in kernels
-    ]
+    return [each | {"label": each.get("variant") or _symbol(each, shared)} for each in kernels]
+
+
+def _symbol(kernel: dict[str, Any], shared: Counter[tuple[str, str]]) -> str:
+    several = shared[kernel["readable_name"], kernel["arch"]] > 1
+    return str(kernel["name" if several else "readable_name"])
 
 
 def _which(kernels: list[dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[Cell, ...]], str]:
