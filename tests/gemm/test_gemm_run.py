@@ -15,7 +15,7 @@ from gemm_stand_in import STAGE_MS, request
 from ptxlab import assets
 from ptxlab.device.job import Launch
 from ptxlab.errors import DeviceError, ExitCode, MissingError, UsageError
-from ptxlab.experiments import recording
+from ptxlab.experiments import recording, unit
 from ptxlab.experiments.gemm import run
 from ptxlab.experiments.gemm.catalogue import list_record, recorded
 from ptxlab.experiments.gemm.check import PANEL_MACS, Check
@@ -341,7 +341,7 @@ def test_without_a_compiler_the_work_is_still_explained(gemm: Any, monkeypatch: 
     def no_compiler(*_: object) -> None:
         raise MissingError("NVRTC is not here", "pip install nvidia-cuda-nvrtc")
 
-    monkeypatch.setattr(run, "unit_builder", no_compiler)
+    monkeypatch.setattr(unit, "unit_builder", no_compiler)
     with pytest.raises(MissingError, match="NVRTC is not here") as caught:
         gemm(request(16, 16, 16, explain_only=True))
     (said,) = caught.value.record.result["explanations"]  # type: ignore[union-attr]
