@@ -14,8 +14,8 @@ struct Work {
 
 // How the work is dealt out. Whole: tile after tile. Split: SPLITS parts of each tile, all alike, the first
 // parts of all tiles before the second ones: blocks that run at the same time then have the same k, and ask
-// the L2 for the same lines, which seems to cost it less than others. Stream-K: whole tiles as long as there is
-// one for every block, and the steps of those that are left in even shares, so that all end at the same
+// the L2 for the same lines, which seems to cost it less than others. Stream-K: whole tiles as long as there
+// is one for every block, and the steps of those that are left in even shares, so that all end at the same
 // time; a share may be the end of one tile and the start of the next.
 enum class Deal { whole, split, stream };
 
