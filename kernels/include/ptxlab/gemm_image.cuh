@@ -34,7 +34,7 @@ __device__ __forceinline__ void store_pairs(Out* to, const float2 (&pairs)[4])
 // of T.
 template <typename T, typename Cluster, int ROWS, int COLS, bool TRANSPOSED>
 struct SumsImage {
-    static_assert(COLS % 16 == 0, "lines start in one of four banks");
+    static_assert(COLS % 16 == 0, "lines start in banks that are multiples of the padding");
     static constexpr int PITCH = COLS + (TRANSPOSED ? 4 : 8);  // in sums
     static constexpr int PARTS = Cluster::PARTS;
     const Cluster& place;

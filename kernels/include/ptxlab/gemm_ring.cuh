@@ -33,9 +33,10 @@ struct Turn {
     }
 };
 
+template <WaitScope scope = WaitScope::cta>
 __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
 {
-    while (!mbarrier_try_wait(barrier, parity)) {
+    while (!mbarrier_try_wait<scope>(barrier, parity)) {
     }
 }
 
@@ -67,12 +68,14 @@ struct Ring {
         mbarrier_wait(empty(turn.stage), turn.parity ^ 1);
     }
 
-    // Waits until all stages are empty: until then readers, those of neighbours too, may arrive at the
-    // barriers.
+    // Waits until all stages are empty: until then readers, those of other blocks of the cluster too, may
+    // arrive at the barriers, and the block's shared memory must stay.
     __device__ __forceinline__ void drain(Turn<STAGES> turn) const
     {
 #pragma unroll 1
-        for (int stage = 0; stage < STAGES; ++stage, turn.advance()) wait_empty(turn);
+        for (int stage = 0; stage < STAGES; ++stage, turn.advance()) {
+            mbarrier_wait<WaitScope::cluster>(empty(turn.stage), turn.parity ^ 1);
+        }
     }
 
     __device__ __forceinline__ void wait_full(const Turn<STAGES>& turn) const
