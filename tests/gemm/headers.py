@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from readme_ladder import DTYPE, SIZES
 from readme_rows import COLD, Row, problem, quoted
 
 from ptxlab.experiments.gemm.problem import TYPES
@@ -17,6 +16,8 @@ BEGIN, END = "// Measured (", "\n//\n"
 """Around the paragraph; others stand before and behind it."""
 
 WIDTH = 110
+
+SIZES, DTYPE, ALSO = (2048, 4096, 8192), "bf16", "f16"
 
 
 def measured() -> dict[Path, list[Row]]:
@@ -32,6 +33,7 @@ def _rows(stage: GemmStage) -> list[Row]:
     dtype = DTYPE if DTYPE in legal else str(legal[0])
     rows, out = quoted(stage.name), TYPES[dtype].out
     names = [problem(n, n, n, dtype, out, promoted=each) for each in (False, True) for n in SIZES]
+    names += [problem(n, n, n, ALSO, ALSO) for n in SIZES if ALSO in legal]
     return [rows[name, COLD] for name in names if (name, COLD) in rows]
 
 
@@ -50,9 +52,12 @@ def paragraph(rows: list[Row]) -> str:
     beside = "all rungs in turn in one run" if first["dtype"] == DTYPE else "in turn with the libraries"
     how = f"{first['dtype']} tn, normal values, cold, {beside}"
     promoted = [row for row in rows if "promoted" in row["problem"]]
-    said = _said([row for row in rows if row not in promoted])
+    also = [row for row in rows if row["dtype"] != first["dtype"]]
+    said = _said([row for row in rows if row not in promoted and row not in also])
     said += [f"promoted {each}" if i == 0 else each for i, each in enumerate(_said(promoted))]
     text = f"Measured ({device}, {first['date']}; {how}): {'; '.join(said)}."
+    if also:
+        text += f" With {also[0]['dtype']} {'; '.join(_said(also))}."
     return textwrap.fill(text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
 
 

@@ -18,41 +18,47 @@ from ptxlab.render.plot import check_plot, save_plot
 ROOT = Path(__file__).parents[2]
 README, PICTURE = ROOT / "README.md", ROOT / "kernels" / "gemm" / "ladder.svg"
 BEGIN, END = "<!-- the ladder, from its recordings -->\n", "<!-- end of the ladder -->\n"
-ARCH, SIZES, DTYPE = "sm_90a", (2048, 4096, 8192), "bf16"
+ARCH, SIZES = "sm_90a", (1024, 2048, 4096, 8192)
+DTYPES = DRAWN, _ = "bf16", "f16"
 NONE = "Not recorded yet: `ptxlab gemm --ladder --record` on a GPU.\n"
 
 
 def rungs() -> list[GemmStage]:
-    """Return the stages that the recorded chip has and that take the type, from the lowest rung up."""
+    """Return the stages that the recorded chip has and that take the types, from the lowest rung up."""
     stages = [find_stage(entry.name) for entry in stage_entries()]
     return [
         stage
         for stage in climbed(stages)
-        if stage.only in ("", ARCH) and DTYPE in stage.options()["dtype"].choices
+        if stage.only in ("", ARCH) and set(DTYPES) <= set(stage.options()["dtype"].choices)
     ]
 
 
-def by_size() -> dict[str, dict[int, Row]]:
+def by_size(dtype: str) -> dict[str, dict[int, Row]]:
     """Return for each rung its rows at the sizes at which all were recorded, with a cold L2."""
-    names = {size: problem(size, size, size, DTYPE, DTYPE) for size in SIZES}
+    names = {size: problem(size, size, size, dtype, dtype) for size in SIZES}
     rows = {stage.name: quoted(stage.name) for stage in rungs()}
     sizes = [size for size in SIZES if all((names[size], COLD) in found for found in rows.values())]
     return {stage: {size: found[names[size], COLD] for size in sizes} for stage, found in rows.items()}
 
 
-def ladder(rows: dict[str, dict[int, Row]]) -> str:
-    """Return the picture and the table of the rungs."""
+def ladder() -> str:
+    """Return the picture of the rungs, and a table for each type."""
+    found = [(dtype, by_size(dtype)) for dtype in DTYPES]
+    tables = [_table(dtype, rows) for dtype, rows in found if any(rows.values())]
+    picture = f"![TFLOP/s of each rung by size]({PICTURE.relative_to(ROOT).as_posix()})\n"
+    return "\n".join([picture, *tables]) if tables else NONE
+
+
+def _table(dtype: str, rows: dict[str, dict[int, Row]]) -> str:
+    """Return a line for each rung, and for what was measured beside them."""
     shown = [row for found in rows.values() for row in found.values()]
-    if not shown:
-        return NONE
     sizes = sorted({row["m"] for row in shown})
     lines = [["stage", *(f"{size}³" for size in sizes)]]
     lines += [[stage, *(_cell(row) for row in found.values())] for stage, found in rows.items()]
     beside = _beside(shown)
     lines += [[name, *(beside[name].get(size, "-") for size in sizes)] for name in beside]
-    what = f"{DTYPE} tn, cold: TFLOP/s (% of the faster library, % of the ceiling of its instruction)."
-    picture = f"![TFLOP/s of each rung by size]({PICTURE.relative_to(ROOT).as_posix()})\n"
-    return f"{picture}\n{what}\n{source(shown)}.\n{_held_down(shown)}\n{table(lines)}"
+    shares = "% of the faster library in its run, % of the ceiling of its instruction"
+    return f"{dtype} tn, cold: TFLOP/s ({shares}).\n{source(shown)}.\n{_held_down(shown)}\n{table(lines)}"
 
 
 def _beside(rows: list[dict[str, Any]]) -> dict[str, dict[int, str]]:
@@ -85,13 +91,13 @@ def written(text: str) -> str:
     """Return the README with what today's recordings say between the marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    said = "\n".join([ladder(by_size()), *readme_hopper.blocks()])
+    said = "\n".join([ladder(), *readme_hopper.blocks()])
     return f"{before}{BEGIN}{said}{END}{after}"
 
 
 def document() -> dict[str, Any]:
     """Return what the picture shows, as a run would that had just measured it."""
-    rows = [row for found in by_size().values() for row in found.values()]
+    rows = [row for found in by_size(DRAWN).values() for row in found.values()]
     return {"params": {}, "result": {"stages": rows}}
 
 

@@ -44,6 +44,15 @@ def test_a_gain_that_is_noise_is_called_so() -> None:
     assert text.endswith("40 and 40 % of the ceiling of wgmma; over below +5.0 and +5.0 (noise) %.")
 
 
+def test_another_type_has_a_sentence_of_its_own() -> None:
+    """And gains of its own."""
+    gain = {"over": "below", "percent": 5.0, "real": True}
+    row = {"device": "GPU", "date": "2026-12-01", "dtype": "bf16", "problem": "bf16", "m": 64, "tflops": 1.0}
+    row |= {"percent_of_cublas": None, "peak": None, "gain": None}
+    text = headers.paragraph([row, row | {"dtype": "f16", "problem": "f16", "tflops": 2.0, "gain": gain}])
+    assert text.endswith("at 64^3 1 TFLOP/s.\n// With f16 at 64^3 2 TFLOP/s; over below +5.0 %.")
+
+
 def test_only_the_paragraph_is_written_anew() -> None:
     """What stands before and behind it stays."""
     row = {"device": "GPU", "date": "2026-12-01", "dtype": "f16", "problem": "f16", "m": 64}

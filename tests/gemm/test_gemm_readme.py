@@ -57,7 +57,7 @@ def test_the_table_has_a_line_for_each_rung(record: Record) -> None:
     """And a column for each size at which all were recorded with the kernels of today, the L2 cold."""
     rows = [row(size, size, size, clock_mhz=clock) for size, clock in ((4096, 1500.0), (8192, 1700.0))]
     record(*rows, row(2048, 2048, 2048, l2="hot"), row(64, 4096, 4096))
-    said = readme_ladder.ladder(readme_ladder.by_size()).splitlines()
+    said = readme_ladder.ladder().splitlines()
     assert "| stage | 4096³ | 8192³ |" in said
     rungs = len(readme_ladder.rungs())
     assert sum(line.endswith("| 100 (52, -) | 100 (52, -) |") for line in said) == rungs
@@ -70,7 +70,7 @@ def test_the_table_has_a_line_for_each_rung(record: Record) -> None:
 def test_other_rows_are_not_quoted(record: Record, change: Row) -> None:
     """Those of an older kernel, wrong ones, and other data: then it says how to record."""
     record(row(4096, 4096, 4096) | change)
-    assert readme_ladder.ladder(readme_ladder.by_size()) == readme_ladder.NONE
+    assert readme_ladder.ladder() == readme_ladder.NONE
     assert readme_hopper.blocks() == [readme_hopper.NONE]
 
 

@@ -35,8 +35,10 @@
 // halves by mbarrier, other GROUPs, three stages.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 457, 468 and 462 TFLOP/s; 66, 62 and 59 % of the faster library; 76, 84 and 77 % of the ceiling
-// of mma-sync; over mma-raster +58.2, +52.8 and +49.9 %.
+// and 8192^3 457, 467 and 467 TFLOP/s; 66, 62 and 59 % of the faster library; 76, 81 and 81 % of the ceiling
+// of mma-sync; over mma-raster +59.6, +53.8 and +49.3 %. With f16 at 2048^3, 4096^3 and 8192^3 443, 460 and
+// 455 TFLOP/s; 66, 63 and 60 % of the faster library; 78, 84 and 84 % of the ceiling of mma-sync; over
+// mma-raster +58.4, +52.8 and +50.5 %.
 //
 // What the next rung changes (tma-wgmma): the tensor cores read A and B from shared memory by themselves, and
 // TMA, one thread, brings them there: next to nothing stands beside the products.

@@ -17,8 +17,10 @@
 // the next rung. Clusters of four leave SMs empty: 30 of 33 run at once.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 683, 754 and 754 TFLOP/s; 97, 99 and 94 % of the faster library; 74, 83 and 83 % of the ceiling
-// of wgmma; over persistent -0.2 (noise), -0.5 (noise) and +0.1 (noise) %.
+// and 8192^3 680, 747 and 748 TFLOP/s; 97, 100 and 96 % of the faster library; 74, 83 and 82 % of the ceiling
+// of wgmma; over persistent +0.6 (noise), +0.5 (noise) and -0.1 (noise) %. With f16 at 2048^3, 4096^3 and
+// 8192^3 647, 726 and 727 TFLOP/s; 96, 99 and 96 % of the faster library; 73, 82 and 82 % of the ceiling of
+// wgmma; over persistent -1.8 (noise), +0.0 (noise) and -0.0 (noise) %.
 //
 // The two ways beside each other (the same card and day; bf16 tn, normal values, cold): in pairs down, where
 // a block sends 16 KB on in each step, dsmem reaches 0.74 of what multicast does at 4096^3 and 8192^3: 11

@@ -24,8 +24,8 @@
 // 1.04, 128x192: 0.88 and 1.04; one in a block: 0.92 and 0.96; two that share 128x256 (hot): 0.92 and 0.99.
 //
 // Measured (H200, 2026-11-30; e4m3 tn, normal values, cold, in turn with the libraries): at 4096^3 and 8192^3
-// 1337 and 1411 TFLOP/s; 101 and 106 % of the faster library; 94 and 101 % of the ceiling of wgmma; promoted
-// at 4096^3 and 8192^3 1172 and 1259 TFLOP/s; 101 and 99 % of the faster library; 83 and 93 % of the ceiling
+// 1347 and 1396 TFLOP/s; 101 and 105 % of the faster library; 94 and 99 % of the ceiling of wgmma; promoted
+// at 4096^3 and 8192^3 1172 and 1281 TFLOP/s; 101 and 100 % of the faster library; 83 and 93 % of the ceiling
 // of wgmma.
 //
 // Macros: TYPE (__nv_fp8_e4m3, __nv_fp8_e5m2), OUT (half, __nv_bfloat16, float), BM BN (a tile), PARTS

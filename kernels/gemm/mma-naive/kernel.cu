@@ -16,8 +16,10 @@
 // registers, and fragments are loaded when they are needed, not before. ampere puts all together.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 91, 89 and 87 TFLOP/s; 13, 12 and 11 % of the faster library; 15, 16 and 15 % of the ceiling of
-// mma-sync; over wmma-warptile -75.5, -77.9 and -78.8 %.
+// and 8192^3 90, 88 and 89 TFLOP/s; 13, 11 and 11 % of the faster library; 15, 15 and 16 % of the ceiling of
+// mma-sync; over wmma-warptile -75.7, -78.1 and -78.6 %. With f16 at 2048^3, 4096^3 and 8192^3 87, 85 and 85
+// TFLOP/s; 13, 12 and 11 % of the faster library; 15, 16 and 16 % of the ceiling of mma-sync; over
+// wmma-warptile -75.6, -78.8 and -78.6 %.
 //
 // What the next rung changes (mma-padded): lines get 16 bytes more, and start in different banks.
 //

@@ -12,8 +12,10 @@
 // decides how many stages or blocks fit it is not, and TMA and wgmma know no padding at all.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 281, 309 and 324 TFLOP/s; 40, 40 and 41 % of the faster library; 47, 55 and 54 % of the ceiling
-// of mma-sync; over mma-naive +208.2, +244.9 and +257.0 %.
+// and 8192^3 283, 312 and 324 TFLOP/s; 40, 40 and 42 % of the faster library; 47, 54 and 57 % of the ceiling
+// of mma-sync; over mma-naive +210.3, +240.8 and +255.5 %. With f16 at 2048^3, 4096^3 and 8192^3 275, 299 and
+// 316 TFLOP/s; 40, 41 and 42 % of the faster library; 48, 54 and 58 % of the ceiling of mma-sync; over
+// mma-naive +217.8, +252.9 and +260.7 %.
 //
 // What the next rung changes (mma-swizzle): no conflicts, and no padding either.
 //

@@ -18,8 +18,10 @@
 // more, walk over C in groups too.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 288, 305 and 305 TFLOP/s; 41, 40 and 39 % of the faster library; 48, 55 and 51 % of the ceiling
-// of mma-sync; over mma-swizzle +3.2, +0.2 (noise) and -1.5 (noise) %.
+// and 8192^3 288, 300 and 308 TFLOP/s; 41, 39 and 39 % of the faster library; 48, 52 and 54 % of the ceiling
+// of mma-sync; over mma-swizzle +3.6, -0.9 (noise) and -3.2 (noise) %. With f16 at 2048^3, 4096^3 and 8192^3
+// 281, 292 and 296 TFLOP/s; 42, 40 and 40 % of the faster library; 49, 53 and 55 % of the ceiling of
+// mma-sync; over mma-swizzle +3.2, -1.0 (noise) and -2.4 %.
 //
 // What the next rung changes (ampere): copies go past the registers, several tiles ahead, and fragments are
 // loaded a step before they are multiplied.

@@ -14,8 +14,10 @@
 // is won are 12 KB of 108 KB, and the order of bytes that the rungs above need.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 278, 306 and 308 TFLOP/s; 39, 41 and 40 % of the faster library; 46, 55 and 51 % of the ceiling
-// of mma-sync; over mma-padded -0.8 (noise), +0.1 (noise) and -0.4 (noise) %.
+// and 8192^3 279, 308 and 324 TFLOP/s; 40, 40 and 42 % of the faster library; 46, 53 and 56 % of the ceiling
+// of mma-sync; over mma-padded -1.3 (noise), -0.2 (noise) and -1.1 (noise) %. With f16 at 2048^3, 4096^3 and
+// 8192^3 270, 298 and 309 TFLOP/s; 40, 40 and 42 % of the faster library; 47, 54 and 57 % of the ceiling of
+// mma-sync; over mma-padded -1.0 (noise), -0.5 (noise) and -1.5 (noise) %.
 //
 // What the next rung changes (mma-raster): the order in which blocks walk over C.
 //

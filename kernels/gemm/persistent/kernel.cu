@@ -17,8 +17,10 @@
 // ones.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 683, 773 and 760 TFLOP/s; 97, 101 and 96 % of the faster library; 74, 85 and 84 % of the ceiling
-// of wgmma; over warp-specialized +24.4, +14.9 and +6.3 %.
+// and 8192^3 680, 746 and 763 TFLOP/s; 96, 99 and 98 % of the faster library; 74, 83 and 84 % of the ceiling
+// of wgmma; over warp-specialized +23.6, +14.2 and +6.5 %. With f16 at 2048^3, 4096^3 and 8192^3 653, 728 and
+// 731 TFLOP/s; 96, 100 and 97 % of the faster library; 74, 82 and 83 % of the ceiling of wgmma; over
+// warp-specialized +22.8, +13.3 and +6.3 %.
 //
 // The longer k, the less there is to gain at the ends of tiles. Most of it comes from the way out of C: the
 // same kernel that wrote C from registers had a ninth less at 4096^3. Which tile comes next changes nothing

@@ -10,8 +10,10 @@
 // the same SM can keep the tensor cores busy.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 380, 541 and 597 TFLOP/s; 54, 71 and 76 % of the faster library; 41, 59 and 66 % of the ceiling
-// of wgmma; over ampere -15.9, +14.8 and +28.0 %.
+// and 8192^3 375, 542 and 604 TFLOP/s; 54, 72 and 76 % of the faster library; 41, 60 and 66 % of the ceiling
+// of wgmma; over ampere -17.5, +15.0 and +27.2 %. With f16 at 2048^3, 4096^3 and 8192^3 368, 531 and 584
+// TFLOP/s; 55, 73 and 79 % of the faster library; 42, 60 and 66 % of the ceiling of wgmma; over ampere -17.6,
+// +16.0 and +31.4 %.
 //
 // At 2048^3 an SM has two blocks at most of the three that it holds, and so fewer to take turns with: there
 // it is slower than ampere, which copies ahead. It is here because it is the shortest kernel that has both

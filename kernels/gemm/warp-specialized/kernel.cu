@@ -8,8 +8,10 @@
 // have nothing to do, since a second block does not fit beside it.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 547, 662 and 698 TFLOP/s; 77, 88 and 90 % of the faster library; 60, 73 and 77 % of the ceiling
-// of wgmma; over wgmma-pipelined -1.5, -0.8 (noise) and -0.2 (noise) %.
+// and 8192^3 547, 662 and 719 TFLOP/s; 78, 88 and 91 % of the faster library; 59, 74 and 79 % of the ceiling
+// of wgmma; over wgmma-pipelined -1.0, -0.1 (noise) and +0.2 (noise) %. With f16 at 2048^3, 4096^3 and 8192^3
+// 530, 644 and 664 TFLOP/s; 78, 88 and 90 % of the faster library; 60, 73 and 75 % of the ceiling of wgmma;
+// over wgmma-pipelined -0.8 (noise), -0.2 (noise) and -0.5 (noise) %.
 //
 // It gains nothing over wgmma-pipelined, where four stages already keep the tensor cores busy: for each cycle
 // both do the same within 2 %. It is here for what it makes possible: a producer that runs ahead into the

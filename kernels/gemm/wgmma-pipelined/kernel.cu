@@ -12,8 +12,10 @@
 // block on an SM: while it starts or writes C, the tensor cores have nothing to do.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 550, 682 and 737 TFLOP/s; 79, 89 and 92 % of the faster library; 60, 75 and 81 % of the ceiling
-// of wgmma; over tma-wgmma +46.6, +24.6 and +20.4 %.
+// and 8192^3 549, 674 and 723 TFLOP/s; 78, 88 and 92 % of the faster library; 59, 75 and 79 % of the ceiling
+// of wgmma; over tma-wgmma +47.5, +22.5 and +20.6 %. With f16 at 2048^3, 4096^3 and 8192^3 531, 658 and 700
+// TFLOP/s; 79, 89 and 92 % of the faster library; 60, 75 and 79 % of the ceiling of wgmma; over tma-wgmma
+// +45.2, +20.2 and +17.2 %.
 //
 // What the next rung changes (warp-specialized): warps of their own ask for tiles, and do nothing else.
 //

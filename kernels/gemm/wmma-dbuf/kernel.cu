@@ -10,15 +10,17 @@
 // for two HMMA, and each fragment is used for one product only. Two places also cost: which of them is read
 // is worked out in each step, and registers are more (40 instead of 32 with f16, 36 with bf16, NVRTC 13.0),
 // so an SM holds three blocks of it, where it holds four of wmma-tiled with f16: the other blocks covered
-// part of the wait before, too. That is why it gains 2 % at most with f16, and loses 2 to 7 % with bf16,
+// part of the wait before, too. That is why it gains 3 % at most with f16, and loses 2 to 8 % with bf16,
 // whose fragments come by more instructions. For each cycle it does 3 to 6 % more with f16 and 2 to 3 % less
 // with bf16; the rest is the clock's. (A compiler may undo it besides: without the __syncwarp() below the
 // load from global memory was put behind the last ldmatrix, where nothing is left to wait behind.) It is here
 // because two places are the step from which all later rungs go on.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 76, 79 and 82 TFLOP/s; 11, 10 and 11 % of the faster library; 13, 14 and 14 % of the ceiling of
-// mma-sync; over wmma-tiled -3.0, -4.2 and -6.6 %.
+// and 8192^3 76, 79 and 80 TFLOP/s; 11, 10 and 10 % of the faster library; 13, 14 and 14 % of the ceiling of
+// mma-sync; over wmma-tiled -3.3 (noise), -2.3 (noise) and -8.1 %. With f16 at 2048^3, 4096^3 and 8192^3 93,
+// 99 and 101 TFLOP/s; 14, 13 and 13 % of the faster library; 16, 18 and 19 % of the ceiling of mma-sync; over
+// wmma-tiled +2.5, +2.2 (noise) and -1.1 (noise) %.
 //
 // What the next rung changes (wmma-warptile): a warp owns a larger tile, so that a fragment, once loaded, is
 // multiplied with several others.

@@ -11,7 +11,8 @@
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 27, 26 and 27 TFLOP/s; 4, 4 and 3 % of the faster library; 4, 5 and 5 % of the ceiling of
-// mma-sync.
+// mma-sync. With f16 at 2048^3, 4096^3 and 8192^3 26, 25 and 26 TFLOP/s; 4, 4 and 3 % of the faster library;
+// 5, 5 and 5 % of the ceiling of mma-sync.
 //
 // What the next rung changes (wmma-tiled): a block of 16 warps brings a 64-wide tile into shared memory
 // once, and each byte then serves four warps.

@@ -16,8 +16,10 @@
 // four (NVRTC 13.0).
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 78, 82 and 87 TFLOP/s; 11, 11 and 11 % of the faster library; 13, 15 and 15 % of the ceiling of
-// mma-sync; over wmma-naive +193.2, +214.3 and +213.5 %.
+// and 8192^3 79, 82 and 86 TFLOP/s; 11, 11 and 11 % of the faster library; 13, 14 and 15 % of the ceiling of
+// mma-sync; over wmma-naive +193.3, +204.3 and +214.1 %. With f16 at 2048^3, 4096^3 and 8192^3 91, 97 and 98
+// TFLOP/s; 14, 13 and 13 % of the faster library; 16, 18 and 18 % of the ceiling of mma-sync; over wmma-naive
+// +254.8, +288.8 and +266.7 %.
 //
 // What the next rung changes (wmma-dbuf): the next tile is on its way while this one is multiplied.
 //

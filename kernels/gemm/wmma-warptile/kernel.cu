@@ -24,10 +24,17 @@
 // to 54 %.) Blocks that stay, as ampere's do, would copy for the next tile meanwhile. Lines are padded, so a
 // line of a copy reaches into two of shared memory: one conflict for each cp.async was counted, where ampere,
 // whose lines are swizzled, has none.
+//   At 1024^3 such tiles are 32, and three of four SMs have none. Of 72 blocks, warps, depths and numbers of
+// stages that were timed there, 128 blocks of 64x128, with warps of 32x32 and four stages, are the fastest:
+// 168 TFLOP/s instead of 84 in the recorded runs, 28 % of the ceiling, where cuBLASLt has 56. Products would
+// take 3.3 of their 12.8 us; the rest is launch, first copies, loads that wait for each other, and C. So 70 %
+// is out of reach there, and missed at 2048^3 by what is said above.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
-// and 8192^3 372, 409 and 426 TFLOP/s; 53, 53 and 54 % of the faster library; 62, 73 and 71 % of the ceiling
-// of mma-sync; over wmma-dbuf +382.1, +405.2 and +412.3 %.
+// and 8192^3 369, 404 and 426 TFLOP/s; 53, 52 and 53 % of the faster library; 61, 70 and 74 % of the ceiling
+// of mma-sync; over wmma-dbuf +383.7, +405.5 and +415.8 %. With f16 at 2048^3, 4096^3 and 8192^3 359, 394 and
+// 414 TFLOP/s; 53, 54 and 55 % of the faster library; 63, 72 and 77 % of the ceiling of mma-sync; over
+// wmma-dbuf +278.7, +289.8 and +290.0 %.
 //
 // What the next rung changes (mma-naive): fragments are loaded and multiplied by the instructions themselves,
 // ldmatrix and mma.sync, whose register layouts are documented. What wmma hides can then be shaped.

@@ -29,7 +29,11 @@ class WmmaWarptile(TiledStage):
     ceiling = "mma-sync"
     copies = PAST_REGISTERS
 
-    block = option("128x256", choices=("64x128", "128x128", "128x256", "256x128"), help="rows and columns of a block")
+    block = option(
+        "128x256",
+        choices=("64x128", "128x128", "128x256", "256x128"),
+        help="rows and columns of a block",
+    )
     warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
     tile_k = option(64, choices=(16, 32, 64), help="depth in k of one step")
     stages = option(3, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
