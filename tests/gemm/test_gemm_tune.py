@@ -20,6 +20,7 @@ from ptxlab.experiments.gemm.origin import KEPT, TUNED
 from ptxlab.experiments.gemm.run import Request
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.registry import find_stage
+from ptxlab.render.blocks import Text
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
 from ptxlab.toolchain import cache
@@ -150,6 +151,10 @@ def test_a_final_that_faults_is_held_one_by_one(gemm: Any) -> None:
     assert timed_at_once(stand_in)[:5] == [2, 2, 2, 1, 1]
     assert (search["finalists"], search["failed"]) == (2, ["hung"])
     assert search["chosen"] == plan_of(record.result["stages"][0])
+    told = [
+        block.text for block in blocks(record.document() | {"command": ["gemm"]}) if isinstance(block, Text)
+    ]
+    assert any(text.endswith("; 1 failed, such as: hung") for text in told)
 
 
 def test_a_plan_that_is_wrong_in_the_final_is_out(gemm: Any) -> None:

@@ -38,6 +38,7 @@ from ptxlab.experiments.gemm.plan import (
     Plan,
     plans,
 )
+from ptxlab.experiments.gemm.sums import most_sums
 from ptxlab.experiments.gemm.wgmma import (
     BARRIER,
     INSTRUCTION_ROWS,
@@ -80,9 +81,6 @@ PLANNED: dict[str, Value] = {
 
 PANEL_LINES = (LINE, 64, 32)
 """Bytes of a row of a panel, each with a swizzle of its own."""
-
-UNSCALED = (1.0, 0.0)
-"""alpha and beta of a C that is the product alone."""
 
 
 class Hopper(FusedStage, ClusterStage):
@@ -281,7 +279,7 @@ class Hopper(FusedStage, ClusterStage):
             )
         if plan.image:
             self._check_image(case)
-        if plan.sums > (most := _most_sums(plan, case.params)):
+        if plan.sums > (most := most_sums(plan, case.params)):
             raise UsageError(
                 f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
                 f"rest; legal: at most {most} with these splits and what follows them"
@@ -456,79 +454,11 @@ def _registers(sums: int) -> tuple[int, int]:
     return (24, 240) if sums >= 160 else (40, 232)
 
 
-def _most_sums(plan: Plan, params: Mapping[str, Value]) -> int:
-    """Return the registers for sums that leave a thread enough for everything else, as compiled.
-
-    To read C takes some; where parts are added a bias takes more, and so does the conversion of integers.
-    """
-    scaled = (params["alpha"], params["beta"]) != UNSCALED
-    if plan.consumers == 1:
-        return _most_of_one(plan, params, scaled=scaled)
-    if plan.passing > 1:
-        return _most_beside_parts(plan, params, scaled=scaled)
-    return 160 if scaled else 192
-
-
-def _most_of_one(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> int:
-    """Return the same for one consumer, which has half of the registers, or all of them.
-
-    ptxas 13.0 spills 8 to 380 bytes of 64 sums beside two of these things where parts are added, and beside
-    three where none are, unless they leave by an image; and of 128 integers that are added and converted
-    where they are scaled, or in groups of one band.
-    """
-    most, parts = 64 if plan.role == SINGLE else 128, plan.passing > 1
-    if plan.image or not (parts or scaled):
-        return most
-    converts = _converts(params)
-    if plan.role == SINGLE:
-        things = (scaled, converts, params["bias"] == "yes", plan.adding == STREAM_K)
-        spills = sum(things) >= (2 if parts else 3)
-    else:
-        spills = parts and converts and (scaled or params["group"] == 1)
-    return most // 2 if spills else most
-
-
-def _most_beside_parts(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> int:
-    """Return the same for two consumers of tiles whose parts are added.
-
-    Of more, ptxas 13.0 spills 8 to 392 bytes: of 96 or 128 sums that are integers and converted; of 128 that
-    are scaled, in groups of one band, or of float32 in a tile that is shared, of parts that 3 divides; and of
-    192 of float32 in even shares, with an activation.
-    """
-    even, shares_f32 = plan.adding == STREAM_K, plan.role == COOPERATIVE and params["out"] == "f32"
-    if _converts(params):
-        return 88 if even else 96
-    if scaled or params["group"] == 1 or (shares_f32 and plan.splits % 3 == 0):
-        return 96
-    if params["bias"] == "yes":
-        return _most_beside_bias(plan, params)
-    return 160 if even and shares_f32 and params["activation"] != "none" else 192
-
-
-def _most_beside_bias(plan: Plan, params: Mapping[str, Value]) -> int:
-    """Return the same where a bias is added too: with other panels or policies it spills of 112 sums.
-
-    In even shares it does of 128, but for 16 bits in tiles of their own: of these 144 to 176 spill, not 192.
-    """
-    if params["buffers"] not in (0, 2) or params["l2"] != "normal":
-        return 96
-    if plan.adding != STREAM_K:
-        return 128
-    if plan.role == COOPERATIVE or params["out"] == "f32":
-        return 112
-    return 192 if plan.sums == 192 else 128
-
-
-def _converts(params: Mapping[str, Value]) -> bool:
-    """Say whether sums are integers, and C is not."""
-    return params["acc"] == "s32" and params["out"] != "s32"
-
-
 def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:
     """Say whether what each block of a cluster copies are whole boxes, and sums leave enough registers."""
     layout = str(params["layout"])
     shares = ((plan.rows // plan.across, layout[0] == "t"), (plan.cols // plan.down, layout[1] == "n"))
-    if plan.sums > _most_sums(plan, params) or (plan.image and (plan.role == PING_PONG or plan.passing > 1)):
+    if plan.sums > most_sums(plan, params) or (plan.image and (plan.role == PING_PONG or plan.passing > 1)):
         return False
     return all(
         lines <= LARGEST_BOX and lines % (SWIZZLED_LINES if along_k else INSTRUCTION_ROWS) == 0
@@ -546,7 +476,7 @@ def _tiles() -> Iterator[tuple[int, int, str]]:
     for block, role in product(BLOCKS, ROLES):
         rows, cols = sizes(block, parts=2, what="block")
         plan = Plan(rows, cols, role, down=1, across=1, splits=1)
-        fits = plan.sums <= _most_sums(plan, {"alpha": 1.0, "beta": 0.0})
+        fits = plan.sums <= most_sums(plan, {"alpha": 1.0, "beta": 0.0})
         if fits and plan.product[0] % (plan.sharing * INSTRUCTION_ROWS) == 0:
             yield rows, cols, role
 

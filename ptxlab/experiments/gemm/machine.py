@@ -131,7 +131,13 @@ SENT_A_CYCLE = 11
 """Bytes that a block of an H200 sent on to its neighbours in a cycle, where that limited it (2026-11-30; the
 kernel that can do so has the timings)."""
 _H200_DSMEM = f"{SENT_A_CYCLE} a cycle and SM were seen: stage cluster on an H200, 2026-11-30"
-_H200_L2 = "56 a cycle and SM while all ask: fitted to timings of stage hopper on an H200, 2026-11-30"
+L2_A_CYCLE = 56
+"""Bytes that an SM of an H200 gets out of the L2 in a cycle while all ask for some: fitted to timings of the
+stage hopper (2026-11-30).
+"""
+_H200_L2 = (
+    f"{L2_A_CYCLE} a cycle and SM while all ask: fitted to timings of stage hopper on an H200, 2026-11-30"
+)
 _H200_RATES = {
     "tensor f32": Rate(989e12, _H200_SHEET, 1830),
     "tensor f16": Rate(989e12, _H200_SHEET, 1830),
@@ -143,7 +149,7 @@ _H200_RATES = {
     # the same banks behind the same port
     "shared wavefronts": Rate(132 * 1.83e9, _H200_L1, 1830, per_cycle=True),
     "dsmem": Rate(SENT_A_CYCLE * 132 * 1.83e9, _H200_DSMEM, 1830, per_cycle=True),
-    "l2": Rate(56 * 132 * 1.83e9, _H200_L2, 1830, per_cycle=True),
+    "l2": Rate(L2_A_CYCLE * 132 * 1.83e9, _H200_L2, 1830, per_cycle=True),
     "memory": Rate(4.8e12, _H200_SHEET),
 }
 _B200_SHEET = "NVIDIA HGX B200 data sheet, dense"

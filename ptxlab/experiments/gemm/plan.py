@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+from ptxlab.experiments.gemm.machine import L2_A_CYCLE
 from ptxlab.experiments.gemm.wgmma import INSTRUCTION_ROWS, SWIZZLED_LINES, WARPGROUP
 
 STEP = 64
@@ -43,9 +44,6 @@ TENSOR = 4096 / 2
 
 REACHED = 0.98
 """Of them, in the loop over k: 0.97 to 0.99 by the SM's own clock (H200, 2026-11-30)."""
-
-L2_BYTES = 56.0
-"""That an SM gets out of the L2 a cycle while all ask for some."""
 
 MEMORY_BYTES = 2230.0
 """Of A and B that pass through a cycle, all SMs together."""
@@ -189,7 +187,7 @@ class Plan:
         beside = min(self.of_an_sm, max(1.0, self.tiles(m, n) * self.splits / blocks))
         products = self.rows * self.cols * STEP / TENSOR / REACHED
         lines = self._rows(m) / self.across + self.cols / self.down
-        return max(beside * products, beside * lines * STEP * 2 / L2_BYTES, LATENCY)
+        return max(beside * products, beside * lines * STEP * 2 / L2_A_CYCLE, LATENCY)
 
     def _rows(self, m: int) -> int:
         """Return the rows of a tile that are in A, in groups as TMA lays them down."""
