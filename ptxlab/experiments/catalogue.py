@@ -14,7 +14,8 @@ from ptxlab.experiments.base import RECORDINGS, Value, blamed
 from ptxlab.experiments.probe import Probe, usual_arch
 from ptxlab.experiments.record import Record
 from ptxlab.experiments.registry import Entry, find_probe, probe_entries, usable_probes
-from ptxlab.experiments.runner import Lab, Progress, keep_recording, kept_of, run_probe, verify
+from ptxlab.experiments.runner import Lab, run_probe
+from ptxlab.experiments.verify import Progress, keep_recording, kept_of, verify
 
 COMMANDS = ("list", "new", "verify")
 """What ``ptxlab probe`` does besides running a probe."""

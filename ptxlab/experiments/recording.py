@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxlab.device.job import DeviceInfo
 from ptxlab.errors import MissingError, PtxlabError, ToolError, UsageError, one_line
 from ptxlab.experiments.base import Case, Experiment, Value
 from ptxlab.experiments.unit import digest
@@ -349,3 +350,14 @@ def save(experiment: Experiment, recording: Recording) -> Path:
         raise _unwritable(path, error) from error
     write_whole(path, text)
     return path
+
+
+def silicon(device: DeviceInfo) -> dict[str, Any]:
+    """Return what a recording says of the machine that made it."""
+    from ptxlab.toolchain.nvrtc import nvrtc_version
+
+    return {
+        "arch": device.arch,
+        "driver": device.driver,
+        "nvrtc": ".".join(map(str, nvrtc_version())),
+    }

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.device.job import DeviceInfo, Job, JobResult
 from ptxlab.errors import DeviceError
-from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments import recording, registry, runner, verify
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.probe import Fault, Probe
 
@@ -92,7 +92,7 @@ def test_how_the_device_ended_is_recorded(
     worker: Any = StandIn(probe, faults=True)
     record, outputs = runner.run_probe(probe, case, runner.Lab("sm_90a", worker, CARD, ""))
     kept = recording.start(probe, CARD.name, {})
-    kept.add(probe, case, *runner.kept_of(probe, case, outputs, record))
+    kept.add(probe, case, *verify.kept_of(probe, case, outputs, record))
     recording.save(probe, kept)
     again, _ = runner.run_probe(probe, case, runner.Lab("sm_90a", None, None, "no GPU in this test"))
     verdict = next(check for check in again.checks if check["name"] == "recording")

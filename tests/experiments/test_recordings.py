@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as arrays
 from ptxlab.assets import include_folder
 from ptxlab.device.job import DeviceInfo, JobResult
 from ptxlab.errors import MissingError, ToolError
-from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments import recording, registry, runner, verify
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.catalogue import probe_record
 from ptxlab.experiments.probe import Probe
@@ -248,7 +248,7 @@ def test_a_run_that_records_is_not_stopped_by_the_damage(
         probe_record(copy, {}, lab, lane=None, keep=True)
     else:
         monkeypatch.setattr(copy, "variants", lambda arch: iter([case] if arch == case.arch else []))
-        runner.verify([copy], lab, lambda *_: None, keep=True)
+        verify.verify([copy], lab, lambda *_: None, keep=True)
     assert recording.load(path).find(copy, case) is not None
 
 

@@ -14,7 +14,7 @@ import pytest
 from ptxlab.device.job import DeviceInfo
 from ptxlab.device.presence import has_driver
 from ptxlab.errors import MissingError, UsageError
-from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments import recording, registry, runner, verify
 from ptxlab.experiments.catalogue import probe_record
 from ptxlab.experiments.probe import Arrays, Probe, usual_arch
 from ptxlab.experiments.unit import kernel_name
@@ -90,7 +90,7 @@ def test_verify_counts(probe: Probe) -> None:
     default = probe.case("sm_90a")
     record_of(probe, probe.expected(default))
     seen: list[str] = []
-    record = runner.verify([probe], MODEL, lambda what, done, total: seen.append(what), keep=False)
+    record = verify.verify([probe], MODEL, lambda what, done, total: seen.append(what), keep=False)
     cases = list(probe.variants("sm_90a"))
     same = sum(probe.identity(case) == probe.identity(default) for case in cases)
     counts = record.result
@@ -102,7 +102,7 @@ def test_verify_counts(probe: Probe) -> None:
 
 def test_verify_names_the_forms_of_other_chips() -> None:
     """They were not run, on this machine or on any with this chip; what this chip has is none of them."""
-    record = runner.verify([registry.find_probe("stmatrix")], MODEL, lambda *_: None, keep=False)
+    record = verify.verify([registry.find_probe("stmatrix")], MODEL, lambda *_: None, keep=False)
     (row,) = record.result["probes"]
     assert (row["agree"], row["disagree"], row["skipped"]) == (row["variants"] - 3, 0, 3)
     assert {each["reason"] for each in record.skipped} == {
@@ -115,7 +115,7 @@ def test_a_chip_without_the_instruction_has_nothing_to_compare() -> None:
     """The reason is the chip, and no missing driver or recording."""
     older = runner.Lab("sm_80", None, None, "no GPU in this test")
     with pytest.raises(MissingError, match="nothing to compare: sm_80 has no wgmma"):
-        runner.verify([registry.find_probe("wgmma")], older, lambda *_: None, keep=False)
+        verify.verify([registry.find_probe("wgmma")], older, lambda *_: None, keep=False)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_a_probe_leaves_to_the_model_is_not_launched_nor_recorded() -> None
 def test_recording_needs_a_device(probe: Probe) -> None:
     """--record without a GPU ends before anything runs."""
     with pytest.raises(MissingError, match="nothing to record: no GPU in this test"):
-        runner.verify([probe], MODEL, lambda *_: None, keep=True)
+        verify.verify([probe], MODEL, lambda *_: None, keep=True)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_no_driver_means_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_compared_is_no_success(probe: Probe) -> None:
     """Without a device and without a recording verify ends with exit 3, and shows what it skipped."""
     with pytest.raises(MissingError, match="nothing to compare") as caught:
-        runner.verify([probe], MODEL, lambda *_: None, keep=False)
+        verify.verify([probe], MODEL, lambda *_: None, keep=False)
     record = caught.value.record
     assert record is not None
     assert record.result["skipped"] == len(record.skipped) >= record.result["variants"] > 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError, ToolError
-from ptxlab.experiments import registry, runner
+from ptxlab.experiments import registry, runner, verify
 from ptxlab.experiments.catalogue import TEMPLATE, new_record, probe_record
 from ptxlab.experiments.probe import Geometry, Output, Probe
 
@@ -279,7 +279,7 @@ def test_verify_goes_on_with_the_other_probes(rewrite: Rewrite, fault: str) -> N
     other = min(others, key=lambda probe: len(list(probe.variants("sm_90a"))))
     probes = [registry.find_probe("mine"), other]
     with pytest.raises(PtxlabError) as caught:
-        runner.verify(probes, MODEL, lambda *_: None, keep=False)
+        verify.verify(probes, MODEL, lambda *_: None, keep=False)
     record = caught.value.record
     assert record is not None
     assert record.result["agree"] == len(list(other.variants("sm_90a")))

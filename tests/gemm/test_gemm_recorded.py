@@ -18,7 +18,7 @@ from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.registry import find_stage, stage_entries
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
-from ptxlab.render.views.gemm import MOST_POINTS
+from ptxlab.render.views.gemm_recorded import MOST_POINTS
 
 Run = Callable[..., Any]
 

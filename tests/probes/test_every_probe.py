@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments import recording, registry, runner, verify
 from ptxlab.experiments.answers import check_result, report_of
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.probe import Probe
@@ -156,7 +156,7 @@ def test_every_variant_has_been_recorded(probe: Probe) -> None:
 def test_the_device_agrees() -> None:
     """Every variant of every probe on the GPU of this machine."""
     with runner.open_lab("device", None, 0, 20.0) as lab:
-        record = runner.verify(PROBES, lab, lambda *_: None, keep=False)
+        record = verify.verify(PROBES, lab, lambda *_: None, keep=False)
     assert record.result["disagree"] == 0, record.checks
     assert record.result["agree"] == record.result["variants"] - record.result["skipped"] > 0
     assert all("not run on this chip" in skip["reason"] for skip in record.skipped)

@@ -13,7 +13,7 @@ import pytest
 
 from ptxlab.assets import include_folder
 from ptxlab.errors import ToolError, UsageError
-from ptxlab.experiments import recording, registry, runner
+from ptxlab.experiments import recording, registry, runner, verify
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.record import Record
 from ptxlab.isa.numbers import decode
@@ -215,7 +215,7 @@ def test_a_recording_keeps_the_clocks_and_shows_the_rate(copy: Any) -> None:
     case = copy.case("sm_90a", shape="m64n256k16")
     outputs = {**copy.expected(case), **clocks((0, WGMMA * 130))}
     kept = recording.start(copy, "Test Card 1", {"arch": "sm_90a"})
-    kept.add(copy, case, *runner.kept_of(copy, case, outputs, Record()))
+    kept.add(copy, case, *verify.kept_of(copy, case, outputs, Record()))
     recording.save(copy, kept)
     record = runner.run_probe(copy, case, MODEL)[0]
     found = record.result["throughput"]["recorded"]

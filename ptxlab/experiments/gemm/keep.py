@@ -12,7 +12,6 @@ from ptxlab.experiments.gemm.measure import Trial
 from ptxlab.experiments.gemm.stage import GemmStage
 from ptxlab.experiments.gemm.verdict import judged
 from ptxlab.experiments.registry import find_ceiling
-from ptxlab.experiments.runner import silicon
 
 OF_LIBRARY = (
     *("name", "side", "milliseconds", "tflops", "clock_mhz", "power_w", "throttled_samples", "samples"),
@@ -42,12 +41,12 @@ def keep(
     right = [(entrant, row) for entrant, row in pairs if row["verified"] and row["milliseconds"]]
     files = []
     for entrant, row in right:
-        kept = recording.start(entrant.stage, device.name, silicon(device))
+        kept = recording.start(entrant.stage, device.name, recording.silicon(device))
         without_stale(entrant.stage, kept)
         kept.add(entrant.stage, entrant.case, {}, _kept(row), condition="hot" if row["l2"] == "hot" else "")
         files.append(str(recording.save(entrant.stage, kept)))
     for loop, peak in zip(trial.loops, peaks, strict=True) if right else ():
-        ceiling.keep(loop, peak, silicon(device))
+        ceiling.keep(loop, peak, recording.silicon(device))
     return list(dict.fromkeys(files))
 
 
