@@ -57,8 +57,13 @@ def paragraph(rows: list[Row]) -> str:
     said += [f"promoted {each}" if i == 0 else each for i, each in enumerate(_said(promoted))]
     text = f"Measured ({device}, {first['date']}; {how}): {'; '.join(said)}."
     if also:
-        text += f" With {also[0]['dtype']} {'; '.join(_said(also))}."
+        text += f" With {also[0]['dtype']} {'; '.join(_said(_of_the_ladder(also)))}."
     return textwrap.fill(text, WIDTH, initial_indent="// ", subsequent_indent="// ", break_on_hyphens=False)
+
+
+def _of_the_ladder(rows: list[Row]) -> list[Row]:
+    """Return those that were timed beside the rung below, if there are any: the others are of another run."""
+    return [row for row in rows if row["gain"]] or rows
 
 
 def _said(rows: list[Row]) -> list[str]:

@@ -34,11 +34,19 @@ def rungs() -> list[GemmStage]:
 
 
 def by_size(dtype: str) -> dict[str, dict[int, Row]]:
-    """Return for each rung its rows at the sizes at which all were recorded, with a cold L2."""
+    """Return for each rung its rows at the sizes at which all were recorded in one run, with a cold L2."""
     names = {size: problem(size, size, size, dtype, dtype) for size in SIZES}
     rows = {stage.name: quoted(stage.name) for stage in rungs()}
-    sizes = [size for size in SIZES if all((names[size], COLD) in found for found in rows.values())]
+    sizes = [
+        size for size in SIZES if _in_one_run([found.get((names[size], COLD)) for found in rows.values()])
+    ]
     return {stage: {size: found[names[size], COLD] for size in sizes} for stage, found in rows.items()}
+
+
+def _in_one_run(rows: list[Row | None]) -> bool:
+    """Say whether all rungs have a row and were timed beside the very same runs of the libraries."""
+    first = rows[0]
+    return first is not None and all(row and row["libraries"] == first["libraries"] for row in rows)
 
 
 def ladder() -> str:

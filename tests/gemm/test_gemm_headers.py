@@ -45,11 +45,12 @@ def test_a_gain_that_is_noise_is_called_so() -> None:
 
 
 def test_another_type_has_a_sentence_of_its_own() -> None:
-    """And gains of its own."""
+    """And gains of its own: at the sizes at which it was timed with the other rungs."""
     gain = {"over": "below", "percent": 5.0, "real": True}
     row = {"device": "GPU", "date": "2026-12-01", "dtype": "bf16", "problem": "bf16", "m": 64, "tflops": 1.0}
     row |= {"percent_of_cublas": None, "peak": None, "gain": None}
-    text = headers.paragraph([row, row | {"dtype": "f16", "problem": "f16", "tflops": 2.0, "gain": gain}])
+    other = row | {"dtype": "f16", "problem": "f16", "tflops": 2.0}
+    text = headers.paragraph([row, other | {"m": 32, "tflops": 3.0}, other | {"gain": gain}])
     assert text.endswith("at 64^3 1 TFLOP/s.\n// With f16 at 64^3 2 TFLOP/s; over below +5.0 %.")
 
 

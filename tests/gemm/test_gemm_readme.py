@@ -66,6 +66,15 @@ def test_the_table_has_a_line_for_each_rung(record: Record) -> None:
     assert f"The clock was held down in {14 * rungs} of {40 * rungs} samples: sw_power_cap." in said
 
 
+def test_rungs_of_different_runs_are_no_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them was recorded again beside other runs of the libraries: its percents are of those."""
+    again = {"libraries": [{"name": "cuBLASLt 13 (nvmath)", "tflops": 180.0}]}
+    sized = {size: row(size, size, size) for size in (2048, 4096)}
+    rows = {"hopper": [sized[2048] | again, sized[4096]]}
+    monkeypatch.setattr(readme_rows, "recorded", lambda stage: rows.get(stage.name, [*sized.values()]))
+    assert {tuple(found) for found in readme_ladder.by_size("bf16").values()} == {(4096,)}
+
+
 @pytest.mark.parametrize("change", [{"stale": True}, {"verified": False}, {"init": "ones"}])
 def test_other_rows_are_not_quoted(record: Record, change: Row) -> None:
     """Those of an older kernel, wrong ones, and other data: then it says how to record."""

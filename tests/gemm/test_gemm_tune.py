@@ -23,6 +23,7 @@ from ptxlab.experiments.registry import find_stage
 from ptxlab.render.blocks import Text
 from ptxlab.render.show import blocks
 from ptxlab.render.terminal import to_terminal
+from ptxlab.sass.resources import Resources, resources
 from ptxlab.toolchain import cache
 from ptxlab.toolchain.build import Build
 
@@ -198,6 +199,23 @@ def test_plans_that_cannot_be_compiled_are_left_out(monkeypatch: pytest.MonkeyPa
     assert search["failed"] == ["a macro is none"]
 
 
+def test_plans_whose_kernels_spill_are_not_timed(monkeypatch: pytest.MonkeyPatch, gemm: Any) -> None:
+    """A run would refuse what the search had kept."""
+    stage = find_stage("hopper")
+    first = stage.case("sm_90a", m=64, n=128, k=256)
+
+    def with_spills(build: Build) -> dict[str, Resources]:
+        found = resources(build)
+        name = unit.kernel_name(stage, stage.macros(first))
+        return found | ({name: dataclasses.replace(found[name], spill_bytes=8)} if name in found else {})
+
+    monkeypatch.setattr(tune, "resources", with_spills)
+    (search,) = gemm(hopper())[0].result["tuned"]
+    assert len(search["plans"]) == 3 + search["finalists"]
+    assert [text.endswith(" spills 8 bytes of registers") for text in search["failed"]] == [True]
+    assert {name: first.params[name] for name in PLAN} not in [each["plan"] for each in search["plans"]]
+
+
 def test_a_plan_that_cannot_be_kept_is_not_told_as_kept(monkeypatch: pytest.MonkeyPatch, gemm: Any) -> None:
     """Such as on a full disk; it is used for this run."""
     monkeypatch.setattr(cache, "store_memo", lambda *_: False)
@@ -233,7 +251,12 @@ def test_without_a_gpu_nothing_is_tuned(
 @pytest.mark.parametrize(
     ("shape", "settings", "source"),
     [
-        (("64", "4096", "7168"), (), "plans.json, where an NVIDIA H200 timed it"),
+        (("64", "4096", "7168"), ("dtype=bf16",), "plans.json, where an NVIDIA H200 timed it"),
+        (
+            ("64", "4096", "7168"),
+            ("dtype=s8",),
+            "plans.json, where an NVIDIA H200 timed it with bf16 tn, f32 accumulate, bf16 out",
+        ),
         (("65", "1000", "512"), (), "the model"),
         (("65", "1000", "512"), ("roles=single",), "what was asked for, the rest from the model"),
         (("64", "128", "256"), PLAN_TEXTS, "what was asked for"),

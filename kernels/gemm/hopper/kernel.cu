@@ -38,8 +38,9 @@
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 707, 756 and 803 TFLOP/s; 100, 97 and 100 % of the faster library; 77, 84 and 88 % of the
-// ceiling of wgmma; over cluster +3.6, -0.5 (noise) and +3.4 %. With f16 at 2048^3, 4096^3 and 8192^3 648,
-// 724 and 760 TFLOP/s; 103, 97 and 100 % of the faster library; 83, 82 and 86 % of the ceiling of wgmma.
+// ceiling of wgmma; over cluster +3.6, -0.5 (noise) and +3.4 %. With f16 at 4096^3 and 8192^3 724 and 760
+// TFLOP/s; 97 and 100 % of the faster library; 82 and 86 % of the ceiling of wgmma; over cluster -0.2 (noise)
+// and +3.1 %.
 //
 // Macros: TYPE (half, __nv_bfloat16, ptxlab::Tf32, __nv_fp8_e4m3, __nv_fp8_e5m2, ptxlab::S8), OUT (half,
 // __nv_bfloat16, float, and of integers int), A_K and B_K (1: the operand is contiguous in k, 0: in m or n),

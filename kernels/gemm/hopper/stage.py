@@ -18,7 +18,7 @@ import numpy as np
 from ptxlab.device.job import Argument, Buffer, Dim3
 from ptxlab.errors import ToolError, UsageError
 from ptxlab.experiments.base import Case, Macros, Value, in_words, option, sizes
-from ptxlab.experiments.gemm import TYPES
+from ptxlab.experiments.gemm import TYPES, Problem
 from ptxlab.experiments.gemm.fused import FusedStage
 from ptxlab.experiments.gemm.image import by_image
 from ptxlab.experiments.gemm.machine import LIMITS, SHARED_RESERVED
@@ -96,7 +96,7 @@ class Hopper(FusedStage, ClusterStage):
     block = option(AUTO, choices=(AUTO, *BLOCKS), help="rows and columns of a block")
     roles = option(AUTO, choices=(AUTO, *ROLES), help="two consumers that share a tile or not, or one")
     cluster_shape = option(
-        AUTO, choices=(AUTO, "1x1", "1x2", "2x1"), help="blocks that share tiles, down and across"
+        AUTO, choices=(AUTO, "1x1", "1x2", "2x1", "2x2"), help="blocks that share tiles, down and across"
     )
     splits = option(
         0, choices=(0, *SPLITS), help="parts of k, each for another block, added in a fixed order; 0: auto"
@@ -140,9 +140,12 @@ class Hopper(FusedStage, ClusterStage):
 
     def plan_source(self, case: Case) -> str:
         """Return whether the plan is one that was timed and comes with the stage, or the model's."""
-        measured = _measured(self.folder).get(f"{case.m}x{case.n}x{case.k}", {})
-        timed = bool(measured) and measured.items() <= case.params.items()
-        return f"plans.json, where {_timed_on(self.folder)} timed it" if timed else "the model"
+        shape, _, types = str(Problem.of(case)).partition(" ")
+        measured = _measured(self.folder).get(shape, {})
+        if not measured or not measured.items() <= case.params.items():
+            return "the model"
+        device, timed = _timed_on(self.folder)
+        return f"plans.json, where {device} timed it" + ("" if types == timed else f" with {timed}")
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield what every stage yields, and each plan that was timed; nothing twice."""
@@ -287,7 +290,8 @@ class Hopper(FusedStage, ClusterStage):
         if self.streams(case):
             self._check_stream(case)
         if plan.splits > self.steps(case):
-            raise UsageError(f"-k {case.k} is {self.steps(case)} steps; legal: at most as many splits")
+            most = self.steps(case)
+            raise UsageError(f"-k {case.k}: each of the splits takes a step of k; legal: at most {most}")
 
     def _check_stream(self, case: Case) -> None:
         rest, clusters, _ = self._rest(case)
@@ -401,10 +405,10 @@ def _measured(folder: Path) -> dict[str, dict[str, Value]]:
 
 
 @cache
-def _timed_on(folder: Path) -> str:
-    """Return the card on which the plans of the file were timed: one that ``_measured`` has read."""
-    text = (folder / "plans.json").read_text(encoding="utf-8")
-    return f"an {json.loads(text).get('device', 'unnamed card')}"
+def _timed_on(folder: Path) -> tuple[str, str]:
+    """Return the card and the types with which plans were timed: of a file that ``_measured`` has read."""
+    said = json.loads((folder / "plans.json").read_text(encoding="utf-8"))
+    return f"an {said.get('device', 'unnamed card')}", said.get("types", "unnamed types")
 
 
 def _plan_in(text: str) -> dict[str, Value]:

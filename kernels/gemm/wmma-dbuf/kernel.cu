@@ -10,9 +10,10 @@
 // for two HMMA, and each fragment is used for one product only. Two places also cost: which of them is read
 // is worked out in each step, and registers are more (40 instead of 32 with f16, 36 with bf16, NVRTC 13.0),
 // so an SM holds three blocks of it, where it holds four of wmma-tiled with f16: the other blocks covered
-// part of the wait before, too. That is why it gains 3 % at most with f16, and loses 2 to 8 % with bf16,
-// whose fragments come by more instructions. For each cycle it does 3 to 6 % more with f16 and 2 to 3 % less
-// with bf16; the rest is the clock's. (A compiler may undo it besides: without the __syncwarp() below the
+// part of the wait before, too. That is why from 2048^3 on it gains 3 % at most with f16, and loses 2 to 8 %
+// with bf16, whose fragments come by more instructions. For each cycle it does 3 to 5 % more with f16 and 2
+// to 3 % less with bf16; the rest is the clock's. (At 1024^3, where an SM has two blocks at most, it gains 20
+// and 3 %.) (A compiler may undo it besides: without the __syncwarp() below the
 // load from global memory was put behind the last ldmatrix, where nothing is left to wait behind.) It is here
 // because two places are the step from which all later rungs go on.
 //

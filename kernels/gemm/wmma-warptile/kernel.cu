@@ -24,11 +24,13 @@
 // to 54 %.) Blocks that stay, as ampere's do, would copy for the next tile meanwhile. Lines are padded, so a
 // line of a copy reaches into two of shared memory: one conflict for each cp.async was counted, where ampere,
 // whose lines are swizzled, has none.
-//   At 1024^3 such tiles are 32, and three of four SMs have none. Of 72 blocks, warps, depths and numbers of
-// stages that were timed there, 128 blocks of 64x128, with warps of 32x32 and four stages, are the fastest:
-// 168 TFLOP/s instead of 84 in the recorded runs, 28 % of the ceiling, where cuBLASLt has 56. Products would
-// take 3.3 of their 12.8 us; the rest is launch, first copies, loads that wait for each other, and C. So 70 %
-// is out of reach there, and missed at 2048^3 by what is said above.
+//   The aim was 70 % of what mma.sync can do from 1024^3 on. Such tiles are 32 at 1024^3, and three of four
+// SMs have none. Of 72 blocks, warps, depths and numbers of stages that were timed there with bf16, 128
+// blocks of 64x128, with warps of 32x32 and four stages, are the fastest. In the recorded runs they reach 168
+// TFLOP/s (f16 155) instead of 84, 28 % of the ceiling beside them (f16 26); cuBLASLt had 60 % of it there.
+// Products alone would take 3.6 of their 12.8 us, the shared-memory port, which smaller warps ask twice as
+// often, 6.4; the rest is launch, first copies, and C. So 70 % is out of reach at 1024^3; at 2048^3 it is
+// missed by what is said above.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 369, 404 and 426 TFLOP/s; 53, 52 and 53 % of the faster library; 61, 70 and 74 % of the ceiling

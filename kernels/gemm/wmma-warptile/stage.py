@@ -5,6 +5,9 @@ kernel.cu says the idea, what limits it, what was measured, and what the next ru
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, option, sizes
 from ptxlab.experiments.gemm import TYPES
@@ -18,6 +21,8 @@ from ptxlab.experiments.gemm.tiled import (
     wmma_macros,
 )
 
+BLOCKS = ("64x128", "128x128", "128x256", "256x128")
+WARPS = ("32x32", "32x64", "64x32", "64x64")
 SMALL = 32 * 32  # of this warp tile, the sums and two sets of fragments fit into 128 registers of a thread
 MOST_WARPS, MOST_SMALL_WARPS = 8, 16  # of a block: more would leave a thread fewer registers than it needs
 
@@ -29,14 +34,16 @@ class WmmaWarptile(TiledStage):
     ceiling = "mma-sync"
     copies = PAST_REGISTERS
 
-    block = option(
-        "128x256",
-        choices=("64x128", "128x128", "128x256", "256x128"),
-        help="rows and columns of a block",
-    )
-    warp = option("64x64", choices=("32x32", "32x64", "64x32", "64x64"), help="rows and columns of a warp")
+    block = option("128x256", choices=BLOCKS, help="rows and columns of a block")
+    warp = option("64x64", choices=WARPS, help="rows and columns of a warp")
     tile_k = option(64, choices=(16, 32, 64), help="depth in k of one step")
     stages = option(3, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
+
+    def variants(self, arch: str) -> Iterator[Case]:
+        """Yield what every stage yields, and each block with each tile of a warp; nothing twice."""
+        tiles = ({"block": block, "warp": warp} for block, warp in product(BLOCKS, WARPS))
+        legal = (case for each in tiles for case in self._legal(arch, dict(each)))
+        yield from {case.key: case for case in (*super().variants(arch), *legal)}.values()
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what was chosen."""

@@ -154,6 +154,8 @@ def _best_recorded(explained: list[dict[str, Any]]) -> str:
         return f"Nothing is recorded of these {len(explained)} points."
     best = max(ran, key=lambda each: float(each["recorded"]["tflops"]))
     row = best["recorded"]
+    if len(ran) == 1:
+        return f"Of {len(explained)} points {best['stage']} alone is recorded, {row['tflops']:.1f} TFLOP/s."
     return f"Of {len(ran)} recorded points {best['stage']} was the fastest, {row['tflops']:.1f} TFLOP/s."
 
 

@@ -31,8 +31,9 @@ def _most_of_one(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> in
     """Return the same for one consumer, which has half of the registers, or all of them.
 
     ptxas 13.0 spills 8 to 380 bytes of 64 sums beside two of these things where parts are added, and beside
-    three where none are, unless they leave by an image; and of 128 integers that are added and converted
-    where they are scaled, or in groups of one band.
+    three where none are, unless they leave by an image; and of 128 whose parts are added: of integers that
+    are converted where they are scaled, or in groups of one band; of float32 that is written in such groups;
+    and of any where the L2 has another policy, but for 16 bits that are neither scaled nor biased.
     """
     most, parts = 64 if plan.role == SINGLE else 128, plan.passing > 1
     if plan.image or not (parts or scaled):
@@ -42,7 +43,9 @@ def _most_of_one(plan: Plan, params: Mapping[str, Value], *, scaled: bool) -> in
         things = (scaled, converts, params["bias"] == "yes", plan.adding == STREAM_K)
         spills = sum(things) >= (2 if parts else 3)
     else:
-        spills = parts and converts and (scaled or params["group"] == 1)
+        narrow, whole = params["group"] == 1, params["out"] == "f32"
+        policy = params["l2"] != "normal" and (whole or scaled or params["bias"] == "yes")
+        spills = parts and (policy or (narrow and (whole or converts)) or (converts and scaled))
     return most // 2 if spills else most
 
 

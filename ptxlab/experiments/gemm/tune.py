@@ -17,7 +17,7 @@ from typing import Any
 
 from ptxlab.device.client import Worker
 from ptxlab.device.job import DeviceInfo
-from ptxlab.errors import DeviceError, PtxlabError, UsageError
+from ptxlab.errors import DeviceError, PtxlabError, ToolError, UsageError
 from ptxlab.experiments import ahead
 from ptxlab.experiments.base import Case, Value
 from ptxlab.experiments.gemm.check import Check
@@ -25,8 +25,10 @@ from ptxlab.experiments.gemm.live import Show, reporting
 from ptxlab.experiments.gemm.measure import Entrant, Method, Trial, measure, rows
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import GemmStage
-from ptxlab.experiments.unit import digest, submitted
+from ptxlab.experiments.unit import digest, kernel_name, submitted
+from ptxlab.sass.resources import resources
 from ptxlab.toolchain import cache
+from ptxlab.toolchain.build import Build
 
 MOST_PLANS, OF_A_HEAT, FINALISTS = 48, 6, 4
 MOST_SECONDS = 60.0
@@ -137,12 +139,24 @@ def _heats(stage: GemmStage, plans: list[Case], search: Search, until: float) ->
             if index and time.monotonic() > until:
                 break
             try:
-                cubin = build.result().cubin
+                entrants = _entrants(stage, cases, build.result(), search)
             except PtxlabError as error:
                 search.failed.append(error)
                 continue
-            entrants = [Entrant(stage, case, cubin) for case in cases]
-            search.heat(entrants, HEAT, 0.9 * index / len(heats), 0.9 / len(heats))
+            if entrants:
+                search.heat(entrants, HEAT, 0.9 * index / len(heats), 0.9 / len(heats))
+
+
+def _entrants(stage: GemmStage, cases: list[Case], build: Build, search: Search) -> list[Entrant]:
+    """Return the plans whose kernels may be timed: those that the compiler found registers enough for."""
+    used = resources(build)
+    found = []
+    for case in cases:
+        if spilled := used[kernel_name(stage, stage.macros(case))].spill_bytes:
+            search.failed.append(ToolError(f"{case.key} spills {spilled} bytes of registers"))
+        else:
+            found.append(Entrant(stage, case, build.cubin))
+    return found
 
 
 def _plans(stage: GemmStage, case: Case, named: Collection[str]) -> Iterator[Case]:

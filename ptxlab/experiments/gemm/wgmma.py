@@ -378,6 +378,8 @@ class ClusterStage(StoringStage):
         """
         super().check(case)
         size = math.prod(self.cluster_tiles(case))
+        if int(case.blocks) < 1:
+            raise UsageError(f"--set blocks={case.blocks}; legal: 1 and more")
         if int(case.blocks) < size:
             raise UsageError(f"--set blocks={case.blocks} in clusters of {size}; legal: {size} and more")
         for what, lines, along_k in self.shares(case):

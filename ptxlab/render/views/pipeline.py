@@ -103,11 +103,12 @@ def _scale(line: dict[str, Any]) -> str:
     drawn_steps = line["drawn_steps"]
     fewer = f", not {line['steps']}" if drawn_steps < line["steps"] else ""
     written = f"C is written in {line['writing_cycles']:.0f} (fitted to timings)"
+    landing = f"tiles land {line['landing_cycles']:.0f} cycles after they are asked for (a guess)"
     return (
         f"A column is {line['column_cycles']:.0f} cycles: what the tensor cores{shared} take for one role's "
         f"products of a step. Drawn by running the ring, its counts and parities: tiles of {drawn_steps} "
-        f"steps{fewer}. Taken for granted: tiles land {line['landing_cycles']:.0f} cycles after they are "
-        f"asked for (a guess), {written}{_sending(line)}."
+        f"steps{fewer}. Taken for granted: operands reach the tensor cores in time (what may keep them waiting "
+        f"is among the limits), {landing}, {written}{_sending(line)}."
     )
 
 
