@@ -86,7 +86,20 @@ def scaled_cases(stage: GemmStage, arch: str) -> list[Case]:
 def normal_cases(stage: GemmStage, arch: str) -> list[Case]:
     """Return every type of operands and sums, deep enough that the order of these shows."""
     types = product(stage.options()["dtype"].choices, stage.options()["acc"].choices, DEEP)
-    return [case for dtype, acc, shape in types for case in _deep(stage, arch, str(dtype), str(acc), shape)]
+    deep = [case for dtype, acc, shape in types for case in _deep(stage, arch, str(dtype), str(acc), shape)]
+    return deep + (_in_other_ways(stage, arch) if stage.planned else [])
+
+
+def _in_other_ways(stage: GemmStage, arch: str) -> list[Case]:
+    """Return a problem cut up as the model cuts none of these: even shares, and tiles that blocks share."""
+    m, n, k = taken(stage, DEEP[0])
+    sizes: dict[str, Value] = {"m": m, "n": n, "k": k, "out": "f32", "blocks": FEW_BLOCKS, "block": "64x64"}
+    even = [("stream-k", "1x1", role) for role in ("ping-pong", "single", "alone")]
+    shared = product(("memory",), ("1x2", "2x1", "2x2"), ("ping-pong", "single"))
+    return [
+        stage.case(arch, **sizes, splits=1, adding=adding, cluster_shape=shape, roles=role)
+        for adding, shape, role in (*even, *shared)
+    ]
 
 
 def _deep(stage: GemmStage, arch: str, dtype: str, acc: str, shape: tuple[int, int, int]) -> Iterator[Case]:

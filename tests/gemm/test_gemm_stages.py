@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +45,22 @@ def test_all_variants_compile_to_what_is_claimed(name: str, arch: str) -> None:
         assert not kernel["unfenced"], case.key
         assert mma_by_sass(stage, case, kernel)[0] == stage.mma_count(case), case.key
         assert kernel["shared_bytes"] == _static_shared(stage, case), case.key
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_compiles_while_one_waits(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In two seconds of a processor, three from Hopper on; the best of three, as others may use it too."""
+    stage = find_stage(name)
+    case = stage.case(ARCHS[name])
+    took = []
+    for attempt in range(3):
+        monkeypatch.setenv("PTXLAB_CACHE", str(tmp_path / str(attempt)))
+        begin = sum(os.times()[:4])
+        build_unit(stage, [case], case.arch)
+        took.append(sum(os.times()[:4]) - begin)
+        if took[-1] < (3 if stage.only else 2):
+            return
+    pytest.fail(f"{name} took {min(took):.1f} s")
 
 
 def _static_shared(stage: GemmStage, case: Case) -> int:

@@ -107,8 +107,8 @@ def _scale(line: dict[str, Any]) -> str:
     return (
         f"A column is {line['column_cycles']:.0f} cycles: what the tensor cores{shared} take for one role's "
         f"products of a step. Drawn by running the ring, its counts and parities: tiles of {drawn_steps} "
-        f"steps{fewer}. Taken for granted: operands reach the tensor cores in time (what may keep them waiting "
-        f"is among the limits), {landing}, {written}{_sending(line)}."
+        f"steps{fewer}. Taken for granted: operands reach the tensor cores in time (the limits say what may "
+        f"keep them waiting), {landing}, {written}{_sending(line)}."
     )
 
 
