@@ -77,7 +77,7 @@ def _summary(l2: str, shares: dict[tuple[int, int, int], float]) -> str:
 
 
 def float8() -> str:
-    """Return hopper-fp8 beside cuBLASLt in the same accumulation."""
+    """Return hopper-fp8 beside the faster library in the same accumulation."""
     rows, lines, shown = quoted("hopper-fp8"), [["sums", *(f"{size}³" for size in FLOAT8_SIZES)]], []
     for name, promoted in (("fast", False), ("promoted", True)):
         names = [problem(size, size, size, "e4m3", "bf16", promoted=promoted) for size in FLOAT8_SIZES]
@@ -86,5 +86,5 @@ def float8() -> str:
         shown += [row for row in found if row]
     if not shown:
         return ""
-    head = "hopper-fp8, e4m3 tn, bf16 out, cold: TFLOP/s (% of cuBLASLt in the same accumulation) MHz."
+    head = "hopper-fp8, e4m3 tn, bf16 out, cold: TFLOP/s (% of the faster library, which sums alike) MHz."
     return f"{head}\n{source(shown)}.\n\n{table(lines)}"

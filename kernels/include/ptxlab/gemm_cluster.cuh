@@ -11,7 +11,8 @@ namespace ptxlab {
 
 // Arrives at an mbarrier of any block of the cluster, and hands over nothing but that: the warp has written
 // nothing, and its products, which read the stage, are done. (An arrival that releases to the whole cluster
-// waits for all memory operations of the thread first, in each step.)
+// waits for all memory operations of the thread first, in each step.) So who waits for a stage to be empty
+// has nothing to see but that, and does so in the scope of its block: wait_empty().
 __device__ __forceinline__ void arrive_in_cluster(unsigned barrier, unsigned block)
 {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];"

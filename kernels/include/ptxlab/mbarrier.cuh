@@ -2,8 +2,8 @@
 // Source: PTX ISA, "Parallel synchronization and communication instructions: mbarrier". From sm_90 on (sm_80
 // has a smaller one, without transactions, try_wait and arrivals from other blocks).
 //
-// `barrier` is the object's byte address in the shared window, a multiple of 8. An arrival releases, a wait
-// acquires: what was written before the one is seen after the other.
+// `barrier` is the object's byte address in the shared window, a multiple of 8. An arrival from here releases,
+// a wait acquires: what was written before the one is seen after the other.
 #pragma once
 
 namespace ptxlab {

@@ -2,7 +2,7 @@
 // Source: PTX ISA, "Miscellaneous instructions: setmaxnreg". From sm_90a on, with the a or f suffix.
 //
 // It takes effect only in a kernel whose number of registers at the start the compiler knows:
-// __launch_bounds__(threads, 1). All warps of a warpgroup execute it.
+// __launch_bounds__(threads, blocks). All warps of a warpgroup execute it.
 #pragma once
 
 namespace ptxlab {
