@@ -202,7 +202,7 @@ def test_hopper_says_what_does_not_go_together() -> None:
     for options, legal in (
         ({"block": "128x320", "cluster_shape": "1x1"}, "legal: at most 256"),
         ({"block": "256x192", "cluster_shape": "2x1", "layout": "tt"}, "multiples of 64"),
-        ({"splits": 4, "k": 128}, "-k 128 is 2 steps"),
+        ({"splits": 4, "k": 128}, "-k 128: each of the splits takes a step of k; legal: at most 2"),
         ({"block": "64x256", "roles": "cooperative"}, "legal: --set roles=ping-pong"),
         ({"block": "128x256", "roles": "ping-pong"}, "256 sums a thread .* legal: at most 192"),
         ({"block": "256x192", "roles": "cooperative", "beta": 1.0}, "legal: at most 160"),

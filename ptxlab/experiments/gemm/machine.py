@@ -131,9 +131,9 @@ SENT_A_CYCLE = 11
 """Bytes that a block of an H200 sent on to its neighbours in a cycle, where that limited it (2026-11-30; the
 kernel that can do so has the timings)."""
 _H200_DSMEM = f"{SENT_A_CYCLE} a cycle and SM were seen: stage cluster on an H200, 2026-11-30"
-L2_A_CYCLE = 56
+L2_A_CYCLE = 72
 """Bytes that an SM of an H200 gets out of the L2 in a cycle while all ask for some: fitted to timings of the
-stage hopper (2026-11-30).
+stage hopper (2026-11-30), in which 79 were seen at most, where many SMs ask for the same lines.
 """
 _H200_L2 = (
     f"{L2_A_CYCLE} a cycle and SM while all ask: fitted to timings of stage hopper on an H200, 2026-11-30"
