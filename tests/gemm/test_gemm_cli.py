@@ -79,6 +79,7 @@ def test_explain_shows_how_the_blocks_of_a_plan_work(without_gpu: Run) -> None:
     done = without_gpu(
         *("gemm", "--stage", "hopper", "--explain", "--format", "csv"),
         *("--set", "cluster_shape=2x1", "--set", "splits=3"),
+        *("--set", "roles=cooperative", "--set", "adding=memory"),
     )
     table = list(csv.reader(done.stdout.splitlines()))
     shown = {row[0]: row[1] for row in table if len(row) == 2}

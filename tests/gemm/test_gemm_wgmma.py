@@ -332,6 +332,34 @@ def test_a_timed_plan_goes_before_the_model() -> None:
     assert (other.block, other.roles) == ("256x192", "cooperative")
 
 
+def test_four_blocks_that_share_get_a_plan_of_their_own() -> None:
+    """What is left open is the model's, also where it would take no such cluster: legal, and for the size."""
+    hopper = FOUND["hopper"]
+    shared: dict[str, Value] = {"dtype": "bf16", "out": "bf16", "cluster_shape": "2x2"}
+    for block in ("64x64", "64x128", "128x128", "128x256"):
+        case = hopper.case("sm_90a", m=1024, n=1024, k=1024, block=block, **shared)
+        assert (case.block, case.cluster_shape) == (block, "2x2")
+    assert int(hopper.case("sm_90a", m=64, n=4096, k=7168, **shared).block.partition("x")[0]) <= 64
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"block": "128x320", "splits": 2}, {"block": "64x32", "adding": "cluster"}, {"blocks": 8, "splits": 24}],
+)
+def test_what_is_given_goes_before_what_makes_sense(given: dict[str, Value]) -> None:
+    """The model has no such plan; there is a legal one all the same."""
+    case = FOUND["hopper"].case("sm_90a", **given)
+    assert given.items() <= case.params.items()
+
+
+def test_a_timed_plan_is_of_as_many_blocks() -> None:
+    """For others the model chooses."""
+    hopper = FOUND["hopper"]
+    few = hopper.case("sm_90a", dtype="bf16", out="bf16", blocks=8)
+    assert hopper.plan_source(few) == "the model"
+    assert hopper.plan_source(hopper.case("sm_90a", dtype="bf16", out="bf16")).startswith("plans.json")
+
+
 def test_a_timed_plan_stays_where_a_bias_and_gelu_follow() -> None:
     """With C of 16 bits, as it was timed; every plan that the model takes instead is legal."""
     hopper = FOUND["hopper"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -26,6 +26,7 @@ from ptxlab.experiments.gemm.pipeline import Pipeline
 from ptxlab.experiments.gemm.plan import (
     ADDING,
     ALONE,
+    CLUSTERS,
     COOPERATIVE,
     IN_CLUSTER,
     IN_MEMORY,
@@ -115,7 +116,9 @@ class Hopper(FusedStage, ClusterStage):
         given = {name: params[name] for name in PLANNED if params[name] not in (AUTO, 0)}
         if len(given) == len(PLANNED):
             return
-        measured = _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")))
+        shape = "x".join(str(params[name]) for name in ("m", "n", "k"))
+        as_timed = params["blocks"] == self.options()["blocks"].default
+        measured = _measured(self.folder).get(shape) if as_timed else None
         if measured and given.items() <= measured.items() and self._takes(params | measured):
             params.update(measured)
         else:
@@ -123,9 +126,10 @@ class Hopper(FusedStage, ClusterStage):
             params.update(best[1] if best else self._usual(params, given))
 
     def _usual(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
-        """Return what PLANNED says beside what was given; where that is refused, with a smaller block."""
-        ways = [{**PLANNED, **block, **given} for block in ({}, {"block": "128x128"}, {"block": "64x64"})]
-        return next((way for way in ways if self._takes(params | way)), ways[0])
+        """Return the fastest of all ways that are legal; where none is, one for which check() says why."""
+        ways = sorted(_ways(params, given, sensible=False), key=lambda way: way[0])
+        legal = (options for _, options in ways if self._takes(params | options))
+        return next(legal, {**PLANNED, **given})
 
     def _takes(self, params: dict[str, Value]) -> bool:
         try:
@@ -142,7 +146,8 @@ class Hopper(FusedStage, ClusterStage):
         """Return whether the plan is one that was timed and comes with the stage, or the model's."""
         shape, _, types = str(Problem.of(case)).partition(" ")
         measured = _measured(self.folder).get(shape, {})
-        if not measured or not measured.items() <= case.params.items():
+        as_timed = case.blocks == self.options()["blocks"].default
+        if not measured or not as_timed or not measured.items() <= case.params.items():
             return "the model"
         device, timed = _timed_on(self.folder)
         return f"plans.json, where {device} timed it" + ("" if types == timed else f" with {timed}")
@@ -274,19 +279,21 @@ class Hopper(FusedStage, ClusterStage):
         """
         super().check(case)
         plan = self.plan(case)
-        if plan.product[0] % (INSTRUCTION_ROWS * plan.sharing):
-            raise UsageError(
-                f"block {case.block}: its {plan.product[0]} {'columns' if plan.swapped else 'rows'} are no "
-                f"multiple of {INSTRUCTION_ROWS * plan.sharing}, which two consumers share; legal: "
-                f"--set roles={', '.join(_unshared(plan, case.params))}"
-            )
-        if plan.image:
-            self._check_image(case)
+        shared = INSTRUCTION_ROWS * plan.sharing
+        roles = _unshared(plan, case.params) if plan.product[0] % shared else []
+        what = f"block {case.block}: its {plan.product[0]} {'columns' if plan.swapped else 'rows'} are no "
+        what += f"multiple of {shared}, which two consumers share"
+        if roles:
+            raise UsageError(f"{what}; legal: --set roles={', '.join(roles)}")
         if plan.sums > (most := most_sums(plan, case.params)):
             raise UsageError(
                 f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
                 f"rest; legal: at most {most} with these splits and what follows them"
             )
+        if plan.image:
+            self._check_image(case)
+        if plan.product[0] % shared:
+            raise UsageError(f"{what}; legal: blocks with multiples of it")
         if self.streams(case):
             self._check_stream(case)
         if plan.splits > self.steps(case):
@@ -319,7 +326,10 @@ class Hopper(FusedStage, ClusterStage):
         if of_cluster > LARGEST_CLUSTER:
             raise UsageError(f"{what}: {of_cluster} blocks in a cluster; legal: at most {LARGEST_CLUSTER}")
         if self.image_bytes(case) > self.ring(case) * self._stage_bytes(case):
-            raise UsageError(f"{what}: {self.ring(case)} stages do not hold the sums of a tile; legal: more")
+            least = math.ceil(self.image_bytes(case) / self._stage_bytes(case))
+            raise UsageError(
+                f"{what}: {self.ring(case)} stages do not hold a tile's sums; legal: {least} or more"
+            )
 
     def warp_tile(self, case: Case) -> tuple[int, int]:
         """Return what a warp has of C: 16 rows of the product."""
@@ -435,17 +445,34 @@ def _plan_of(options: Mapping[str, Value]) -> Plan:
     return Plan(rows, cols, str(role), down, across, int(splits or 1), str(adding))
 
 
-def _ways(params: Mapping[str, Value], given: dict[str, Value]) -> Iterator[tuple[float, dict[str, Value]]]:
-    """Yield for each plan that agrees with what was given the cycles that it takes, and its options."""
+def _ways(
+    params: Mapping[str, Value], given: dict[str, Value], *, sensible: bool = True
+) -> Iterator[tuple[float, dict[str, Value]]]:
+    """Yield for each plan that agrees with what was given the cycles that it takes, and its options.
+
+    What was given may leave none that makes sense; without ``sensible`` all others are among them.
+    """
     m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
     k = -(-k * TYPES[str(params["dtype"])].nbytes // 2)  # in 16 bits: a byte takes as long in every type
-    tiles = [tile for tile in TILES if "block" in given or _covers(tile[0], m)]
-    for plan in plans(tiles, (m, n, k), blocks):
+    tiles = [tile for tile in TILES if not sensible or "block" in given or _covers(tile[0], m)]
+    shape = str(given.get("cluster_shape", ""))
+    clusters = [sizes(shape, parts=2, what="cluster")] if shape else CLUSTERS
+    every = plans(tiles, (m, n, k), blocks, clusters) if sensible else _every_plan(tiles, clusters, given)
+    for plan in every:
         block, cluster = f"{plan.rows}x{plan.cols}", f"{plan.down}x{plan.across}"
         values = (block, plan.role, cluster, plan.splits, plan.adding)
         options: dict[str, Value] = dict(zip(PLANNED, values, strict=True))
         if given.items() <= options.items() and _legal(plan, params):
             yield plan.cycles((m, n, k), blocks), options
+
+
+def _every_plan(
+    tiles: Iterable[tuple[int, int, str]], clusters: Iterable[tuple[int, ...]], given: Mapping[str, Value]
+) -> Iterator[Plan]:
+    """Yield each way to cut a problem up into such tiles, with no more parts of k than were asked for."""
+    addings = [str(given["adding"])] if "adding" in given else ADDING
+    for (rows, cols, role), (down, across), adding in product(tiles, clusters, addings):
+        yield Plan(rows, cols, role, down, across, int(given.get("splits") or 1), adding)
 
 
 def _covers(rows: int, m: int) -> bool:

@@ -1,10 +1,10 @@
 // mma-swizzle: mma-naive, with the chunks of a line in another order. C = alpha A x B + beta C, C row-major,
 // A and B k-contiguous.
 //
-// Idea: ldmatrix reads the same chunk of 8 lines, cp.async and st.shared write 8 chunks of the same line. If
-// chunk c of line r lies at place c ^ (r % 8) of its line, both find 8 different places, which together are
-// all 32 banks. The bank model counts 4 wavefronts for an ldmatrix.x4, as with padding, and no byte is lost;
-// lines start at multiples of 128 bytes, which is also what TMA and wgmma ask for. They call this pattern
+// Idea: ldmatrix reads the same chunk of 8 lines, st.shared writes 8 chunks of the same line. If chunk c of
+// line r lies at place c ^ (r % 8) of its line, both find 8 different places, which together are all 32
+// banks. The bank model counts 4 wavefronts for an ldmatrix.x4, as with padding, and no byte is lost; lines
+// start at multiples of 128 bytes, which is also what TMA and wgmma ask for. They call this pattern
 // SWIZZLE_128B. place_of() is all that differs from mma-naive.
 //
 // What limits it: mma.sync itself, and what stands between the products: a barrier every 64 of k, and the

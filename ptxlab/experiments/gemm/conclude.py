@@ -155,8 +155,15 @@ def _best_recorded(explained: list[dict[str, Any]]) -> str:
     best = max(ran, key=lambda each: float(each["recorded"]["tflops"]))
     row = best["recorded"]
     if len(ran) == 1:
-        return f"Of {len(explained)} points {best['stage']} alone is recorded, {row['tflops']:.1f} TFLOP/s."
+        told = " ".join([best["stage"], *_differing(best, explained)])
+        return f"Of {len(explained)} points {told} alone is recorded, {row['tflops']:.1f} TFLOP/s."
     return f"Of {len(ran)} recorded points {best['stage']} was the fastest, {row['tflops']:.1f} TFLOP/s."
+
+
+def _differing(best: dict[str, Any], explained: list[dict[str, Any]]) -> list[str]:
+    """Return the options of a point in which others of its stage differ."""
+    same = [each["options"] for each in explained if each["stage"] == best["stage"]]
+    return [f"{k}={v}" for k, v in best["options"].items() if any(each.get(k) != v for each in same)]
 
 
 def _climbed(rows: list[dict[str, Any]]) -> str:

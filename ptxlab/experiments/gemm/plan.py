@@ -209,9 +209,14 @@ class Plan:
         return ADD_START + sums * 4 * (self.splits + 1) / ADD_BYTES if self.splits > 1 else 0.0
 
 
-def plans(tiles: Iterable[tuple[int, int, str]], size: tuple[int, int, int], blocks: int) -> Iterator[Plan]:
+def plans(
+    tiles: Iterable[tuple[int, int, str]],
+    size: tuple[int, int, int],
+    blocks: int,
+    clusters: Iterable[tuple[int, ...]] = CLUSTERS,
+) -> Iterator[Plan]:
     """Yield the ways that make sense: no more splits than it takes to give every SM something to do."""
-    for (rows, cols, role), (down, across) in product(tiles, CLUSTERS):
+    for (rows, cols, role), (down, across) in product(tiles, clusters):
         whole = Plan(rows, cols, role, down, across, splits=1)
         yield whole
         if whole.shares(size, blocks):

@@ -306,7 +306,7 @@ def _explain_point(stage: GemmStage, case: Case, gpu: Machine | None, build: Bui
         record.check("proxy fence", *judged(kernel))
     counted, how = mma_by_sass(stage, case, kernel)
     whole = Problem.of(case).macs / MMA_MACS
-    detail = f"{how} m16n8k16, counted per warp; mnk / 2048 = {whole:.10g}"
+    detail = f"{how} m16n8k16, counted per warp; mnk / 2048, without the padding of tiles, = {whole:.10g}"
     record.check("m16n8k16 count", ok=counted == stage.mma_count(case), detail=detail)
     asked, hot = bool(record.params["explain"]), record.params["l2"] == "hot"
     said = explain(stage, case, gpu, kernel, draw=asked, hot=hot)

@@ -33,6 +33,9 @@ SWIZZLED_LINES = 8
 
 WARPGROUP = 128  # threads
 BARRIER = 8  # bytes
+MOST_BLOCKS = 2**31 - 1
+"""Of a grid, in its first direction (CUDA programming guide, "Compute Capabilities")."""
+
 LINE = 128
 """Bytes of a swizzled line, and of one of a panel (kernels/include/ptxlab/gemm_store.cuh)."""
 
@@ -378,8 +381,8 @@ class ClusterStage(StoringStage):
         """
         super().check(case)
         size = math.prod(self.cluster_tiles(case))
-        if int(case.blocks) < 1:
-            raise UsageError(f"--set blocks={case.blocks}; legal: 1 and more")
+        if not 1 <= int(case.blocks) <= MOST_BLOCKS:
+            raise UsageError(f"--set blocks={case.blocks}; legal: 1 to {MOST_BLOCKS}")
         if int(case.blocks) < size:
             raise UsageError(f"--set blocks={case.blocks} in clusters of {size}; legal: {size} and more")
         for what, lines, along_k in self.shares(case):
