@@ -116,7 +116,11 @@ def test_hopper_multiplies_each_type_by_its_instruction(dtype: str) -> None:
         ("hopper-fp8", {"block": "128x192", "roles": "single", "bias": "yes"}, "legal: at most 160"),
         ("hopper", {"block": "128x128", "roles": "ping-pong", **PARTS}, "legal: at most 96"),
         ("hopper", {"block": "128x192", "roles": "cooperative", **EVEN}, "legal: at most 88"),
-        ("hopper", {"block": "128x64", "roles": "single", **PARTS, **SCALED}, "legal: at most 32"),
+        (
+            "hopper",
+            {"block": "128x64", "roles": "single", **PARTS, **SCALED, "adding": "memory"},
+            "legal: at most 32",
+        ),
         ("cluster", {"dtype": "tf32"}, "legal: f16, bf16"),
     ],
 )
