@@ -78,7 +78,7 @@ PLANNED: dict[str, Value] = {
     "splits": 1,
     "adding": IN_MEMORY,
 }
-"""The options that make a plan, and what they are where no plan agrees with those that were given."""
+"""The options that make a plan, and what they are where no legal plan agrees with those that were given."""
 
 PANEL_LINES = (LINE, 64, 32)
 """Bytes of a row of a panel, each with a swizzle of its own."""
@@ -116,16 +116,20 @@ class Hopper(FusedStage, ClusterStage):
         given = {name: params[name] for name in PLANNED if params[name] not in (AUTO, 0)}
         if len(given) == len(PLANNED):
             return
-        shape = "x".join(str(params[name]) for name in ("m", "n", "k"))
-        as_timed = params["blocks"] == self.options()["blocks"].default
-        measured = _measured(self.folder).get(shape) if as_timed else None
-        if measured and given.items() <= measured.items() and self._takes(params | measured):
-            params.update(measured)
+        timed = self._timed_plan(params)
+        if timed and given.items() <= timed.items() and self._takes(params | timed):
+            params.update(timed)
         else:
             best = min(_ways(params, given), key=lambda way: way[0], default=None)
-            params.update(best[1] if best else self._usual(params, given))
+            params.update(best[1] if best else self._legal_way(params, given))
 
-    def _usual(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
+    def _timed_plan(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the plan that was the fastest on the device for this shape; none for other than all SMs."""
+        if params["blocks"] != self.options()["blocks"].default:
+            return {}
+        return _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")), {})
+
+    def _legal_way(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
         """Return the fastest of all ways that are legal; where none is, one for which check() says why."""
         ways = sorted(_ways(params, given, sensible=False), key=lambda way: way[0])
         legal = (options for _, options in ways if self._takes(params | options))
@@ -144,13 +148,12 @@ class Hopper(FusedStage, ClusterStage):
 
     def plan_source(self, case: Case) -> str:
         """Return whether the plan is one that was timed and comes with the stage, or the model's."""
-        shape, _, types = str(Problem.of(case)).partition(" ")
-        measured = _measured(self.folder).get(shape, {})
-        as_timed = case.blocks == self.options()["blocks"].default
-        if not measured or not as_timed or not measured.items() <= case.params.items():
+        plan = self._timed_plan(case.params)
+        if not plan or not plan.items() <= case.params.items():
             return "the model"
-        device, timed = _timed_on(self.folder)
-        return f"plans.json, where {device} timed it" + ("" if types == timed else f" with {timed}")
+        device, types = _timed_on(self.folder)
+        alike = str(Problem.of(case)).partition(" ")[2] == types
+        return f"plans.json, where {device} timed it" + ("" if alike else f" with {types}")
 
     def variants(self, arch: str) -> Iterator[Case]:
         """Yield what every stage yields, and each plan that was timed; nothing twice."""
@@ -279,12 +282,9 @@ class Hopper(FusedStage, ClusterStage):
         """
         super().check(case)
         plan = self.plan(case)
-        shared = INSTRUCTION_ROWS * plan.sharing
-        roles = _unshared(plan, case.params) if plan.product[0] % shared else []
-        what = f"block {case.block}: its {plan.product[0]} {'columns' if plan.swapped else 'rows'} are no "
-        what += f"multiple of {shared}, which two consumers share"
-        if roles:
-            raise UsageError(f"{what}; legal: --set roles={', '.join(roles)}")
+        misfit = _misfit(plan)
+        if misfit and (roles := _unshared(plan, case.params)):
+            raise UsageError(f"{misfit}; legal: --set roles={', '.join(roles)}")
         if plan.sums > (most := most_sums(plan, case.params)):
             raise UsageError(
                 f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
@@ -292,8 +292,8 @@ class Hopper(FusedStage, ClusterStage):
             )
         if plan.image:
             self._check_image(case)
-        if plan.product[0] % shared:
-            raise UsageError(f"{what}; legal: blocks with multiples of it")
+        if misfit:
+            raise UsageError(f"{misfit}; legal: blocks with multiples of it")
         if self.streams(case):
             self._check_stream(case)
         if plan.splits > self.steps(case):
@@ -495,6 +495,15 @@ def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:
         lines <= LARGEST_BOX and lines % (SWIZZLED_LINES if along_k else INSTRUCTION_ROWS) == 0
         for lines, along_k in shares
     )
+
+
+def _misfit(plan: Plan) -> str:
+    """Return why consumers cannot share a tile; "" if they can."""
+    lines, shared = plan.product[0], INSTRUCTION_ROWS * plan.sharing
+    if lines % shared == 0:
+        return ""
+    what = f"block {plan.rows}x{plan.cols}: its {lines} {'columns' if plan.swapped else 'rows'}"
+    return f"{what} are no multiple of {shared}, which two consumers share"
 
 
 def _unshared(plan: Plan, params: Mapping[str, Value]) -> list[str]:

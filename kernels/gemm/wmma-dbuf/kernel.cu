@@ -13,9 +13,9 @@
 // part of the wait before, too. That is why from 2048^3 on it gains 3 % at most with f16, and loses 2 to 8 %
 // with bf16, whose fragments come by more instructions. For each cycle it does 3 to 5 % more with f16 and 2
 // to 3 % less with bf16; the rest is the clock's. (At 1024^3, where an SM has two blocks at most, it gains 20
-// and 3 %.) (A compiler may undo it besides: without the __syncwarp() below the
-// load from global memory was put behind the last ldmatrix, where nothing is left to wait behind.) It is here
-// because two places are the step from which all later rungs go on.
+// and 3 %.) (A compiler may undo it besides: without the __syncwarp() below the load from global memory was
+// put behind the last ldmatrix, where nothing is left to wait behind.) It is here because two places are the
+// step from which all later rungs go on.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 76, 79 and 80 TFLOP/s; 11, 10 and 10 % of the faster library; 13, 14 and 14 % of the ceiling of

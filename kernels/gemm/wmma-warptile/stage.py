@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from ptxlab.errors import UsageError
-from ptxlab.experiments.base import Case, Macros, option, sizes
+from ptxlab.experiments.base import Case, Macros, Value, option, sizes
 from ptxlab.experiments.gemm import TYPES
 from ptxlab.experiments.gemm.tiled import (
     CHUNK,
@@ -39,11 +39,11 @@ class WmmaWarptile(TiledStage):
     tile_k = option(64, choices=(16, 32, 64), help="depth in k of one step")
     stages = option(3, choices=(2, 3, 4), help="tiles of A and B that are in flight or being read")
 
-    def variants(self, arch: str) -> Iterator[Case]:
-        """Yield what every stage yields, and each block with each tile of a warp; nothing twice."""
-        tiles = ({"block": block, "warp": warp} for block, warp in product(BLOCKS, WARPS))
-        legal = (case for each in tiles for case in self._legal(arch, dict(each)))
-        yield from {case.key: case for case in (*super().variants(arch), *legal)}.values()
+    def _choices(self) -> Iterator[dict[str, Value]]:
+        """Yield what every stage yields, and each block with each tile of a warp."""
+        yield from super()._choices()
+        for block, warp in product(BLOCKS, WARPS):
+            yield {"block": block, "warp": warp}
 
     def tile(self, case: Case) -> tuple[int, int, int]:
         """Return what was chosen."""

@@ -155,15 +155,16 @@ def _best_recorded(explained: list[dict[str, Any]]) -> str:
     best = max(ran, key=lambda each: float(each["recorded"]["tflops"]))
     row = best["recorded"]
     if len(ran) == 1:
-        told = " ".join([best["stage"], *_differing(best, explained)])
+        same = [each for each in explained if each["stage"] == best["stage"]]
+        told = " ".join([best["stage"], *(f"{k}={v}" for k, v in differing(best, same).items())])
         return f"Of {len(explained)} points {told} alone is recorded, {row['tflops']:.1f} TFLOP/s."
     return f"Of {len(ran)} recorded points {best['stage']} was the fastest, {row['tflops']:.1f} TFLOP/s."
 
 
-def _differing(best: dict[str, Any], explained: list[dict[str, Any]]) -> list[str]:
+def differing(point: dict[str, Any], same: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the options of a point in which others of its stage differ."""
-    same = [each["options"] for each in explained if each["stage"] == best["stage"]]
-    return [f"{k}={v}" for k, v in best["options"].items() if any(each.get(k) != v for each in same)]
+    own = point.get("options", {})
+    return {name: own[name] for name in own if len({each["options"].get(name) for each in same}) > 1}
 
 
 def _climbed(rows: list[dict[str, Any]]) -> str:

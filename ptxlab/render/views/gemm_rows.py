@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ptxlab.experiments.gemm.conclude import differing
 from ptxlab.render.blocks import Block, Cell, Table, Text
 
 COLUMNS = (
@@ -37,9 +38,7 @@ def label_among(row: dict[str, Any], rows: list[dict[str, Any]]) -> str:
 
 def name_among(each: dict[str, Any], same: list[dict[str, Any]]) -> str:
     """Return a stage with those of its options in which several points of it differ."""
-    own = each.get("options", {})
-    differ = {name: own[name] for name in own if len({row["options"].get(name) for row in same}) > 1}
-    return name_of({"stage": each["stage"], "options": differ})
+    return name_of({"stage": each["stage"], "options": differing(each, same)})
 
 
 def cells_of(each: dict[str, Any], name: str | None = None) -> tuple[Cell, ...]:
