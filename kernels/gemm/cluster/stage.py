@@ -63,10 +63,12 @@ class Cluster(ClusterStage):
         return LINE * ((across - 1) * lines_a + (down - 1) * lines_b)
 
     def remarks(self, case: Case) -> list[str]:
-        """Return what a block sends on while it multiplies: that takes long, too."""
-        sent = self._sent_in_a_step(case)
-        seen = f"{SENT_A_CYCLE} a cycle were seen on an H200"
-        return [f"each block sends {sent} bytes on in each step, and {seen}"] if sent else []
+        """Return, beside the rest, what a block sends on while it multiplies: that takes long, too."""
+        remarks, sent = super().remarks(case), self._sent_in_a_step(case)
+        if sent:
+            seen = f"{SENT_A_CYCLE} a cycle were seen on an H200"
+            remarks.append(f"each block sends {sent} bytes on in each step, and {seen}")
+        return remarks
 
     def check(self, case: Case) -> None:
         """Refuse, beside what no such stage takes, to send where no one is.

@@ -189,9 +189,8 @@ class Hopper(FusedStage, ClusterStage):
 
     def grid(self, case: Case) -> Dim3:
         """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
-        size, work = math.prod(self.cluster_tiles(case)), self.work(case)
-        plan = self.plan(case)
-        stay = int(case.blocks) * plan.of_an_sm // size * size
+        work, plan = self.work(case), self.plan(case)
+        stay = self.staying(case) * plan.of_an_sm
         if self.streams(case):
             return stay, 1, 1
         return work if plan.image else min(work, stay), 1, 1

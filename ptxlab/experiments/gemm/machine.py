@@ -49,6 +49,21 @@ Specifications per Compute Capability", names the same figures and the units abo
 """
 
 
+MULTIPROCESSORS_OF_CLUSTERS = {3: 117, 4: 120, 5: 110, 8: 120}
+"""By the blocks of a cluster, on how many of an H200's 132 SMs such clusters found room at once
+(2026-11-30): a cluster lies within a part of the GPU, and parts are no whole clusters. Those of two fit all.
+"""
+OF_OTHER_CLUSTERS = 118
+"""What is taken for larger clusters that are not in that table: nine tenths."""
+
+
+def at_once(blocks: int, cluster: int) -> int:
+    """Return how many blocks, one for each of so many SMs, run at once in clusters of ``cluster`` blocks."""
+    if cluster > 2:
+        blocks = min(blocks, MULTIPROCESSORS_OF_CLUSTERS.get(cluster, OF_OTHER_CLUSTERS))
+    return blocks // cluster * cluster
+
+
 @dataclass(frozen=True)
 class Resource:
     """What a kernel needs of a GPU: in words, and what amounts of it are counted in."""

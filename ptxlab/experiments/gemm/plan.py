@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ptxlab.experiments.gemm.machine import L2_A_CYCLE
+from ptxlab.experiments.gemm.machine import L2_A_CYCLE, at_once
 from ptxlab.experiments.gemm.wgmma import INSTRUCTION_ROWS, SWIZZLED_LINES, WARPGROUP
 
 STEP = 64
@@ -60,8 +60,10 @@ WAY_OUT, IMAGE_OUT = 4700.0, 8400.0
 PAIR, LARGER = 2300.0, 1600.0
 """Cycles that blocks start later in a cluster, and those in one of more than two besides."""
 
-REACHABLE = 0.9
-"""Of the SMs that clusters of more than two find room on."""
+CROWDED = 1.2
+"""So many times as long a step takes where both blocks of an SM share tiles with three others: 1.14 to 1.19
+with 64x128.
+"""
 
 ADD_IN_CLUSTER = 3600.0
 """Cycles that parts of 128x256 take to be added up in a cluster."""
@@ -153,7 +155,7 @@ class Plan:
         """Return whether there are tiles beside whole waves, and steps of them for every cluster."""
         m, n, k = size
         of_cluster = self.down * self.across
-        clusters = max(1, blocks // of_cluster)
+        clusters = max(1, at_once(blocks, of_cluster) // of_cluster)
         rest = self.tiles(m, n) // of_cluster % clusters
         return rest * -(-k // STEP) >= clusters
 
@@ -178,7 +180,7 @@ class Plan:
 
     def _waves(self, m: int, n: int, blocks: int) -> float:
         """Return how often every block has something to do; with stream-K no block has less than others."""
-        places = blocks * self.of_an_sm * (REACHABLE if self._cluster > 2 else 1)
+        places = max(1, at_once(blocks, self._cluster) * self.of_an_sm)
         waves = self.tiles(m, n) * self.splits / places
         return waves if self.adding == STREAM_K else math.ceil(waves)
 
@@ -187,7 +189,8 @@ class Plan:
         beside = min(self.of_an_sm, max(1.0, self.tiles(m, n) * self.splits / blocks))
         products = self.rows * self.cols * STEP / TENSOR / REACHED
         lines = self._rows(m) / self.across + self.cols / self.down
-        return max(beside * products, beside * lines * STEP * 2 / L2_A_CYCLE, LATENCY)
+        crowded = CROWDED if self.of_an_sm > 1 and self.down * self.across > 2 else 1
+        return crowded * max(beside * products, beside * lines * STEP * 2 / L2_A_CYCLE, LATENCY)
 
     def _rows(self, m: int) -> int:
         """Return the rows of a tile that are in A, in groups as TMA lays them down."""

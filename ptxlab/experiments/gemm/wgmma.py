@@ -9,6 +9,7 @@ from typing import ClassVar
 from ptxlab.device.job import Argument, Dim3, MapArgument
 from ptxlab.errors import MissingError, UsageError
 from ptxlab.experiments.base import Case, Macros, option, sizes
+from ptxlab.experiments.gemm.machine import at_once
 from ptxlab.experiments.gemm.pipeline import Pipeline, Warpgroups, pipeline_of, taking_turns
 from ptxlab.experiments.gemm.problem import TYPES, Matrix, Problem
 from ptxlab.experiments.gemm.stage import GemmStage
@@ -344,8 +345,19 @@ class ClusterStage(StoringStage):
 
     def grid(self, case: Case) -> Dim3:
         """Return whole clusters: as many as there is work for, or as many as stay."""
+        return min(self.work(case), self.staying(case)), 1, 1
+
+    def staying(self, case: Case) -> int:
+        """Return the blocks that were asked for, as far as whole clusters of them run at once."""
+        return at_once(int(case.blocks), math.prod(self.cluster_tiles(case)))
+
+    def remarks(self, case: Case) -> list[str]:
+        """Return that some SMs have nothing to do, where clusters are too large to find room on all."""
         size = math.prod(self.cluster_tiles(case))
-        return min(self.work(case), int(case.blocks) // size * size), 1, 1
+        room, wanted = self.staying(case), int(case.blocks) // size * size
+        if room == wanted:
+            return []
+        return [f"clusters of {size} find room for {room} of {wanted} blocks at once (seen on an H200)"]
 
     def work(self, case: Case) -> int:
         """Return the parts of all tiles, with those tiles that make up clusters."""
