@@ -13,9 +13,10 @@
 // What limits it: as mma-swizzle. The order matters where A and B are larger than the L2 and its misses are
 // what blocks wait for. At 4096^3 nearly all of both fits, and no order can help much; at 8192^3, 128 MB
 // each, it does as much for each cycle as mma-swizzle, and what differs is the clock. At 16384^3, 512 MB
-// each, the orders 0, 1 and 2 reached 349, 347 and 346 TFLOP/s beside each other (the same card and day,
-// cold): these blocks do not wait for the L2's misses. The rung is here because that is worth knowing, and
-// later ones, which ask for more, walk over C in groups too.
+// each, the orders 0, 1 and 2 reached 324, 311 and 306 TFLOP/s beside each other (bf16, cold, recorded), with
+// the SMs at 1516, 1473 and 1448 MHz: per cycle the same within 1.5 %, and not to be told apart by their
+// times. So these blocks do not wait for the L2's misses. The rung is here because that is worth knowing,
+// and later ones, which ask for more, walk over C in groups too.
 //
 // Measured (H200, 2026-11-30; bf16 tn, normal values, cold, all rungs in turn in one run): at 2048^3, 4096^3
 // and 8192^3 288, 300 and 308 TFLOP/s; 41, 39 and 39 % of the faster library; 48, 52 and 54 % of the ceiling

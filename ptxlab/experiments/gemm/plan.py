@@ -60,9 +60,9 @@ WAY_OUT, IMAGE_OUT = 4700.0, 8400.0
 PAIR, LARGER = 2300.0, 1600.0
 """Cycles that blocks start later in a cluster, and those in one of more than two besides."""
 
-CROWDED = 1.2
-"""So many times as long a step takes where both blocks of an SM share tiles with three others: 1.14 to 1.19
-with 64x128.
+SHARED = 0.85
+"""Of the time that lines of a tile take on their way from the L2, what those take that blocks share: 0.9 fits
+pairs of 64x128 at 4096^3, 0.8 fours of it.
 """
 
 ADD_IN_CLUSTER = 3600.0
@@ -188,9 +188,9 @@ class Plan:
         """Return the cycles of a step, of all blocks of an SM. Rows outside of A are not brought."""
         beside = min(self.of_an_sm, max(1.0, self.tiles(m, n) * self.splits / blocks))
         products = self.rows * self.cols * STEP / TENSOR / REACHED
-        lines = self._rows(m) / self.across + self.cols / self.down
-        crowded = CROWDED if self.of_an_sm > 1 and self.down * self.across > 2 else 1
-        return crowded * max(beside * products, beside * lines * STEP * 2 / L2_A_CYCLE, LATENCY)
+        lines = self._rows(m) * (SHARED if self.across > 1 else 1)
+        lines += self.cols * (SHARED if self.down > 1 else 1)
+        return max(beside * products, beside * lines * STEP * 2 / L2_A_CYCLE, LATENCY)
 
     def _rows(self, m: int) -> int:
         """Return the rows of a tile that are in A, in groups as TMA lays them down."""
