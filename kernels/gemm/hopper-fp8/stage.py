@@ -5,12 +5,10 @@ kernel.cu says how it works.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from ptxlab.device.job import Dim3
 from ptxlab.errors import UsageError
 from ptxlab.experiments.base import Case, Macros, Value, option, sizes
 from ptxlab.experiments.gemm.fused import FusedStage
@@ -105,11 +103,6 @@ class HopperFp8(FusedStage, ClusterStage):
     def threads(self, case: Case) -> int:
         """Return the threads of the producer and of the consumers."""
         return WARPGROUP * (1 + self.of_block(case))
-
-    def grid(self, case: Case) -> Dim3:
-        """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
-        size = math.prod(self.cluster_tiles(case))
-        return min(self.work(case), int(case.blocks) * self.of_an_sm(case) // size * size), 1, 1
 
     def ring(self, case: Case) -> int:
         """Return as many stages as fit beside the panels of C."""

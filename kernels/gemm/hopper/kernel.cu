@@ -33,7 +33,7 @@
 //
 // What limits it: power. In the loop over k the tensor cores are busy 97 to 99 % of the cycles (clock64
 // inside the kernel), and with consumers that take turns nearly so from tile to tile; but at 8192^3 the clock
-// is held down to 1.4 to 1.5 of 1.98 GHz. By ncu it takes no more cycles than torch's kernel from 4096^3
+// is held down to 1.36 to 1.52 of 1.98 GHz. By ncu it takes no more cycles than torch's kernel from 4096^3
 // up, at a clock that is 2 to 3 % lower. Small problems are limited by the start and the end of a kernel,
 // skinny ones by memory, and how much of it is on its way. FINDINGS.md has what was tried.
 //

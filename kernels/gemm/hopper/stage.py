@@ -120,8 +120,7 @@ class Hopper(FusedStage, ClusterStage):
         if timed and given.items() <= timed.items() and self._takes(params | timed):
             params.update(timed)
         else:
-            best = min(_ways(params, given), key=lambda way: way[0], default=None)
-            params.update(best[1] if best else self._legal_way(params, given))
+            params.update(self._modelled_plan(params, given))
 
     def _timed_plan(self, params: Mapping[str, Value]) -> dict[str, Value]:
         """Return the plan that was the fastest on the device for this shape; none for other than all SMs."""
@@ -129,11 +128,19 @@ class Hopper(FusedStage, ClusterStage):
             return {}
         return _measured(self.folder).get("x".join(str(params[name]) for name in ("m", "n", "k")), {})
 
-    def _legal_way(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
-        """Return the fastest of all ways that are legal; where none is, one for which check() says why."""
-        ways = sorted(_ways(params, given, sensible=False), key=lambda way: way[0])
-        legal = (options for _, options in ways if self._takes(params | options))
-        return next(legal, {**PLANNED, **given})
+    def _modelled_plan(self, params: dict[str, Value], given: dict[str, Value]) -> dict[str, Value]:
+        """Return the fastest legal way of those that make sense, or else of all.
+
+        Where none is legal it is one for which check() says what is wrong with what was given.
+        """
+        found = {**PLANNED, **given} if "block" in given else {}
+        for sensible in (True, False):
+            ways = sorted(_ways(params, given, sensible=sensible), key=lambda way: way[0])
+            for _, options in ways:
+                found = found or options
+                if self._takes(params | options):
+                    return options
+        return found or {**PLANNED, **given}
 
     def _takes(self, params: dict[str, Value]) -> bool:
         try:
@@ -189,11 +196,14 @@ class Hopper(FusedStage, ClusterStage):
 
     def grid(self, case: Case) -> Dim3:
         """Return whole clusters, as many as there is work for, or as many as the SMs have room for."""
-        work, plan = self.work(case), self.plan(case)
-        stay = self.staying(case) * plan.of_an_sm
+        work, stay = self.work(case), self.staying(case)
         if self.streams(case):
             return stay, 1, 1
-        return work if plan.image else min(work, stay), 1, 1
+        return work if self.plan(case).image else min(work, stay), 1, 1
+
+    def of_an_sm(self, case: Case) -> int:
+        """Return the blocks that an SM has room for: two of one consumer, if that is to have half of it."""
+        return self.plan(case).of_an_sm
 
     def streams(self, case: Case) -> bool:
         """Return whether that was chosen."""
@@ -258,7 +268,7 @@ class Hopper(FusedStage, ClusterStage):
     def _stages_beside(self, case: Case, panels: int) -> int:
         """Return how many stages a block has room for beside so many panels of each warp."""
         stage = self._stage_bytes(case) + 2 * BARRIER
-        room = LIMITS[90].shared_bytes // self.plan(case).of_an_sm - SHARED_RESERVED - 2 * BARRIER
+        room = LIMITS[90].shared_bytes // self.of_an_sm(case) - SHARED_RESERVED - 2 * BARRIER
         warps = 4 * self.plan(case).consumers
         return (room - warps * panels * self.panel_lines * LINE) // stage
 
@@ -353,7 +363,7 @@ class Hopper(FusedStage, ClusterStage):
             "PANEL_LINE": self.panel_line(case),
             "STAGES": self.ring(case),
             "CONSUMERS": plan.consumers,
-            "OF_AN_SM": plan.of_an_sm,
+            "OF_AN_SM": self.of_an_sm(case),
             "PRODUCER_REGISTERS": producer,
             "CONSUMER_REGISTERS": consumer,
             "PINGPONG": int(plan.role == PING_PONG),

@@ -8,7 +8,14 @@ from typing import Any
 
 from ptxlab.experiments.base import Case
 from ptxlab.experiments.gemm.limits import beside, bounds, rate_of, recorded_row, roofline
-from ptxlab.experiments.gemm.machine import SENT_A_CYCLE, SHARED_RESERVED, Machine, Occupancy, occupancy
+from ptxlab.experiments.gemm.machine import (
+    SENT_A_CYCLE,
+    SHARED_RESERVED,
+    Machine,
+    Occupancy,
+    at_once,
+    occupancy,
+)
 from ptxlab.experiments.gemm.pipeline import described
 from ptxlab.experiments.gemm.problem import Problem
 from ptxlab.experiments.gemm.stage import MMA_MACS, GemmStage
@@ -189,7 +196,7 @@ def _waves(stage: GemmStage, case: Case, machine: Machine, held: Occupancy) -> d
     of the pieces that are left (``even``) fill the last wave: it is shorter instead.
     """
     work, blocks, even = stage.work(case), math.prod(stage.grid(case)), stage.streams(case)
-    slots = machine.multiprocessors * held.blocks
+    slots = at_once(machine.multiprocessors, math.prod(stage.cluster(case) or (1,)), held.blocks)
     stay = even or blocks < work
     places = min(blocks, slots) if stay else slots
     count = work / places

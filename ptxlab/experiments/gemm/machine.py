@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ptxlab.isa.cluster import active
 from ptxlab.toolchain.arch import base_number
 
 REGISTERS = 65536  # of an SM, 32 bits each
@@ -49,19 +50,19 @@ Specifications per Compute Capability", names the same figures and the units abo
 """
 
 
-MULTIPROCESSORS_OF_CLUSTERS = {3: 117, 4: 120, 5: 110, 8: 120}
-"""By the blocks of a cluster, on how many of an H200's 132 SMs such clusters found room at once
-(2026-11-30): a cluster lies within a part of the GPU, and parts are no whole clusters. Those of two fit all.
-"""
-OF_OTHER_CLUSTERS = 118
-"""What is taken for larger clusters that are not in that table: nine tenths."""
+def at_once(multiprocessors: int, cluster: int, of_sm: int = 1) -> int:
+    """Return how many blocks run at once on so many SMs, in whole clusters of ``cluster`` blocks.
 
+    Those of more than two do not find room everywhere: then no more than an H200 holds.
 
-def at_once(blocks: int, cluster: int) -> int:
-    """Return how many blocks, one for each of so many SMs, run at once in clusters of ``cluster`` blocks."""
-    if cluster > 2:
-        blocks = min(blocks, MULTIPROCESSORS_OF_CLUSTERS.get(cluster, OF_OTHER_CLUSTERS))
-    return blocks // cluster * cluster
+    Args:
+        multiprocessors: that blocks may lie on.
+        cluster: blocks of one.
+        of_sm: blocks that an SM holds.
+
+    """
+    clusters = multiprocessors * of_sm // cluster
+    return (min(clusters, active(cluster, of_sm)) if cluster > 2 else clusters) * cluster
 
 
 @dataclass(frozen=True)

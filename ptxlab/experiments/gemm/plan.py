@@ -61,8 +61,8 @@ PAIR, LARGER = 2300.0, 1600.0
 """Cycles that blocks start later in a cluster, and those in one of more than two besides."""
 
 SHARED = 0.85
-"""Of the time that lines of a tile take on their way from the L2, what those take that blocks share: 0.9 fits
-pairs of 64x128 at 4096^3, 0.8 fours of it.
+"""Of the time that lines of a tile take on their way from the L2, what those take that blocks share. At
+4096^3 0.97 fits pairs of 64x128 best, 0.8 to 0.92 fours of it.
 """
 
 ADD_IN_CLUSTER = 3600.0
@@ -155,7 +155,7 @@ class Plan:
         """Return whether there are tiles beside whole waves, and steps of them for every cluster."""
         m, n, k = size
         of_cluster = self.down * self.across
-        clusters = max(1, at_once(blocks, of_cluster) // of_cluster)
+        clusters = max(1, at_once(blocks, of_cluster, self.of_an_sm) // of_cluster)
         rest = self.tiles(m, n) // of_cluster % clusters
         return rest * -(-k // STEP) >= clusters
 
@@ -180,7 +180,7 @@ class Plan:
 
     def _waves(self, m: int, n: int, blocks: int) -> float:
         """Return how often every block has something to do; with stream-K no block has less than others."""
-        places = max(1, at_once(blocks, self._cluster) * self.of_an_sm)
+        places = max(1, at_once(blocks, self._cluster, self.of_an_sm))
         waves = self.tiles(m, n) * self.splits / places
         return waves if self.adding == STREAM_K else math.ceil(waves)
 

@@ -331,7 +331,9 @@ class ClusterStage(StoringStage):
     cluster_shape = option(
         "2x1", choices=("1x1", "1x2", "2x1", "2x2", "4x1"), help="blocks that share tiles, down and across"
     )
-    blocks = option(132, help="blocks that stay: one for each SM", metavar="BLOCKS")
+    blocks = option(
+        132, help="blocks that stay, one for each SM: of clusters as many as run at once", metavar="BLOCKS"
+    )
 
     def cluster_tiles(self, case: Case) -> tuple[int, int]:
         """Return how many tiles a cluster computes at once, down and across."""
@@ -347,17 +349,22 @@ class ClusterStage(StoringStage):
         """Return whole clusters: as many as there is work for, or as many as stay."""
         return min(self.work(case), self.staying(case)), 1, 1
 
+    def of_an_sm(self, case: Case) -> int:
+        """Return the blocks that an SM has room for."""
+        del case
+        return 1
+
     def staying(self, case: Case) -> int:
-        """Return the blocks that were asked for, as far as whole clusters of them run at once."""
-        return at_once(int(case.blocks), math.prod(self.cluster_tiles(case)))
+        """Return the blocks of whole clusters that stay: what was asked for, as far as it runs at once."""
+        return at_once(int(case.blocks), math.prod(self.cluster_tiles(case)), self.of_an_sm(case))
 
     def remarks(self, case: Case) -> list[str]:
         """Return that some SMs have nothing to do, where clusters are too large to find room on all."""
-        size = math.prod(self.cluster_tiles(case))
-        room, wanted = self.staying(case), int(case.blocks) // size * size
-        if room == wanted:
-            return []
-        return [f"clusters of {size} find room for {room} of {wanted} blocks at once (seen on an H200)"]
+        size = math.prod(self.cluster(case) or (1,))
+        blocks, of_sm = int(case.blocks), self.of_an_sm(case)
+        room = at_once(blocks, size, of_sm) // size
+        wanted = min(self.work(case), blocks * of_sm) // size
+        return [f"of {wanted} clusters of {size} an H200 runs {room} at once"] if room < wanted else []
 
     def work(self, case: Case) -> int:
         """Return the parts of all tiles, with those tiles that make up clusters."""
