@@ -119,6 +119,7 @@ def test_the_model_chooses_what_is_legal(size: tuple[int, int, int, int]) -> Non
     ("options", "said"),
     [
         ({"m": 2112, "n": 128, "k": 112, "splits": 24, "roles": "ping-pong"}, "legal: at most 2"),
+        ({"k": 64, "splits": 16}, "-k 64: each of the splits takes a step of k; legal: at most 1"),
         ({"m": 100, "n": 64, "k": 2048, "splits": 6, "adding": "stream-k"}, "legal: --set splits=1"),
     ],
 )

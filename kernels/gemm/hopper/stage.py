@@ -133,13 +133,15 @@ class Hopper(FusedStage, ClusterStage):
 
         Where none is legal it is one for which check() says what is wrong with what was given.
         """
-        found = {**PLANNED, **given} if "block" in given else {}
+        plain = {"cluster_shape": PLANNED["cluster_shape"], "adding": PLANNED["adding"], **given}
+        found: dict[str, Value] = {}
         for sensible in (True, False):
             ways = sorted(_ways(params, given, sensible=sensible), key=lambda way: way[0])
             for _, options in ways:
-                found = found or options
                 if self._takes(params | options):
                     return options
+                if not found and plain.items() <= options.items():
+                    found = options
         return found or {**PLANNED, **given}
 
     def _takes(self, params: dict[str, Value]) -> bool:
