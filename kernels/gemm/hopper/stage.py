@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 
 from ptxlab.device.job import Argument, Buffer, Dim3
 from ptxlab.errors import ToolError, UsageError
-from ptxlab.experiments.base import Case, Macros, Value, in_words, option, sizes
+from ptxlab.experiments.base import Case, Macros, Value, in_words, option
 from ptxlab.experiments.gemm import TYPES, Problem
 from ptxlab.experiments.gemm.fused import FusedStage
 from ptxlab.experiments.gemm.image import by_image
@@ -26,7 +24,6 @@ from ptxlab.experiments.gemm.pipeline import Pipeline
 from ptxlab.experiments.gemm.plan import (
     ADDING,
     ALONE,
-    CLUSTERS,
     COOPERATIVE,
     IN_CLUSTER,
     IN_MEMORY,
@@ -37,28 +34,16 @@ from ptxlab.experiments.gemm.plan import (
     SPLITS,
     STREAM_K,
     Plan,
-    plans,
 )
 from ptxlab.experiments.gemm.sums import most_sums
+from ptxlab.experiments.gemm.ways import BLOCKS, PLANNED, misfit, plan_of, unshared, ways
 from ptxlab.experiments.gemm.wgmma import (
     BARRIER,
     INSTRUCTION_ROWS,
-    LARGEST_BOX,
     LINE,
-    SWIZZLED_LINES,
     WARPGROUP,
     ClusterStage,
 )
-
-BLOCKS = (
-    *(f"{rows}x{cols}" for rows, cols in product((8, 16, 32), (64, 128, 192, 256))),
-    *("64x32", "64x64", "64x128", "64x256"),
-    *(f"128x{cols}" for cols in (32, 64, 128, 144, 160, 176, 192, 224, 256, 320)),
-    *("144x128", "160x128", "176x128", "256x128", "256x192"),
-)
-"""Rows and columns of C. Where rows are no multiple of 64, the product is one of B and A, transposed: wgmma
-makes 64 rows, which are then columns of C, and few rows of A cost little.
-"""
 
 POLICIES = {
     "normal": ("normal", "normal", "normal"),
@@ -71,14 +56,6 @@ operand stays the other passes through.
 """
 
 AUTO = "auto"
-PLANNED: dict[str, Value] = {
-    "block": "128x256",
-    "roles": ROLES[0],
-    "cluster_shape": "1x1",
-    "splits": 1,
-    "adding": IN_MEMORY,
-}
-"""The options that make a plan, and what they are where no legal plan agrees with those that were given."""
 
 PANEL_LINES = (LINE, 64, 32)
 """Bytes of a row of a panel, each with a swizzle of its own."""
@@ -136,8 +113,8 @@ class Hopper(FusedStage, ClusterStage):
         plain = {"cluster_shape": PLANNED["cluster_shape"], "adding": PLANNED["adding"], **given}
         found: dict[str, Value] = {}
         for sensible in (True, False):
-            ways = sorted(_ways(params, given, sensible=sensible), key=lambda way: way[0])
-            for _, options in ways:
+            in_order = sorted(ways(params, given, sensible=sensible), key=lambda way: way[0])
+            for _, options in in_order:
                 if self._takes(params | options):
                     return options
                 if not found and plain.items() <= options.items():
@@ -153,7 +130,7 @@ class Hopper(FusedStage, ClusterStage):
 
     def plans(self, case: Case) -> Iterator[dict[str, Value]]:
         """Yield every plan that makes sense, in the order of the model."""
-        yield from (plan for _, plan in sorted(_ways(case.params, {}), key=lambda way: way[0]))
+        yield from (plan for _, plan in sorted(ways(case.params, {}), key=lambda way: way[0]))
 
     def plan_source(self, case: Case) -> str:
         """Return whether the plan is one that was timed and comes with the stage, or the model's."""
@@ -173,7 +150,7 @@ class Hopper(FusedStage, ClusterStage):
 
     def plan(self, case: Case) -> Plan:
         """Return how the problem is cut up."""
-        return _plan_of(case.params)
+        return plan_of(case.params)
 
     def one_chain(self, case: Case) -> bool:
         """Return whether no tile is split along k."""
@@ -293,9 +270,9 @@ class Hopper(FusedStage, ClusterStage):
         """
         super().check(case)
         plan = self.plan(case)
-        misfit = _misfit(plan)
-        if misfit and (roles := _unshared(plan, case.params)):
-            raise UsageError(f"{misfit}; legal: --set roles={', '.join(roles)}")
+        wrong = misfit(plan)
+        if wrong and (roles := unshared(plan, case.params)):
+            raise UsageError(f"{wrong}; legal: --set roles={', '.join(roles)}")
         if plan.sums > (most := most_sums(plan, case.params)):
             raise UsageError(
                 f"block {case.block}, {plan.role}: {plan.sums} sums a thread leave too few registers for the "
@@ -303,8 +280,8 @@ class Hopper(FusedStage, ClusterStage):
             )
         if plan.image:
             self._check_image(case)
-        if misfit:
-            raise UsageError(f"{misfit}; legal: blocks with multiples of it")
+        if wrong:
+            raise UsageError(f"{wrong}; legal: blocks with multiples of it")
         if self.streams(case):
             self._check_stream(case)
         if plan.splits > self.steps(case):
@@ -448,88 +425,6 @@ def _plan_in(text: str) -> dict[str, Value]:
     return plan
 
 
-def _plan_of(options: Mapping[str, Value]) -> Plan:
-    """Return the plan that options make."""
-    rows, cols = sizes(str(options["block"]), parts=2, what="block")
-    down, across = sizes(str(options["cluster_shape"]), parts=2, what="cluster")
-    role, splits, adding = (options[name] for name in ("roles", "splits", "adding"))
-    return Plan(rows, cols, str(role), down, across, int(splits or 1), str(adding))
-
-
-def _ways(
-    params: Mapping[str, Value], given: dict[str, Value], *, sensible: bool = True
-) -> Iterator[tuple[float, dict[str, Value]]]:
-    """Yield for each plan that agrees with what was given the cycles that it takes, and its options.
-
-    What was given may leave none that makes sense; without ``sensible`` all others are among them.
-    """
-    m, n, k, blocks = (max(1, int(params[name] or 1)) for name in ("m", "n", "k", "blocks"))
-    k = -(-k * TYPES[str(params["dtype"])].nbytes // 2)  # in 16 bits: a byte takes as long in every type
-    tiles = [tile for tile in TILES if not sensible or "block" in given or _covers(tile[0], m)]
-    shape = str(given.get("cluster_shape", ""))
-    clusters = [sizes(shape, parts=2, what="cluster")] if shape else CLUSTERS
-    every = plans(tiles, (m, n, k), blocks, clusters) if sensible else _every_plan(tiles, clusters, given)
-    for plan in every:
-        block, cluster = f"{plan.rows}x{plan.cols}", f"{plan.down}x{plan.across}"
-        values = (block, plan.role, cluster, plan.splits, plan.adding)
-        options: dict[str, Value] = dict(zip(PLANNED, values, strict=True))
-        if given.items() <= options.items() and _legal(plan, params):
-            yield plan.cycles((m, n, k), blocks), options
-
-
-def _every_plan(
-    tiles: Iterable[tuple[int, int, str]], clusters: Iterable[tuple[int, ...]], given: Mapping[str, Value]
-) -> Iterator[Plan]:
-    """Yield each way to cut a problem up into such tiles, with no more parts of k than were asked for."""
-    addings = [str(given["adding"])] if "adding" in given else ADDING
-    for (rows, cols, role), (down, across), adding in product(tiles, clusters, addings):
-        yield Plan(rows, cols, role, down, across, int(given.get("splits") or 1), adding)
-
-
-def _covers(rows: int, m: int) -> bool:
-    """Say whether tiles of so many rows suit A: low ones cover all of it, and none is twice as high."""
-    return min(m, INSTRUCTION_ROWS) <= rows < 2 * max(m, 5)
-
-
 def _registers(sums: int) -> tuple[int, int]:
     """Return those of a thread that copies and of one that multiplies: 384 threads share 168 each."""
     return (24, 240) if sums >= 160 else (40, 232)
-
-
-def _legal(plan: Plan, params: Mapping[str, Value]) -> bool:
-    """Say whether what each block of a cluster copies are whole boxes, and sums leave enough registers."""
-    layout = str(params["layout"])
-    shares = ((plan.rows // plan.across, layout[0] == "t"), (plan.cols // plan.down, layout[1] == "n"))
-    if plan.sums > most_sums(plan, params) or (plan.image and (plan.role == PING_PONG or plan.passing > 1)):
-        return False
-    return all(
-        lines <= LARGEST_BOX and lines % (SWIZZLED_LINES if along_k else INSTRUCTION_ROWS) == 0
-        for lines, along_k in shares
-    )
-
-
-def _misfit(plan: Plan) -> str:
-    """Return why consumers cannot share a tile; "" if they can."""
-    lines, shared = plan.product[0], INSTRUCTION_ROWS * plan.sharing
-    if lines % shared == 0:
-        return ""
-    what = f"block {plan.rows}x{plan.cols}: its {lines} {'columns' if plan.swapped else 'rows'}"
-    return f"{what} are no multiple of {shared}, which two consumers share"
-
-
-def _unshared(plan: Plan, params: Mapping[str, Value]) -> list[str]:
-    """Return the roles by which each consumer has a tile of its own, as far as the plan goes with them."""
-    return [role for role in ROLES if role != COOPERATIVE and _legal(replace(plan, role=role), params)]
-
-
-def _tiles() -> Iterator[tuple[int, int, str]]:
-    """Yield rows and columns of each block, and each role that its consumers can have."""
-    for block, role in product(BLOCKS, ROLES):
-        rows, cols = sizes(block, parts=2, what="block")
-        plan = Plan(rows, cols, role, down=1, across=1, splits=1)
-        fits = plan.sums <= most_sums(plan, {"alpha": 1.0, "beta": 0.0})
-        if fits and plan.product[0] % (plan.sharing * INSTRUCTION_ROWS) == 0:
-            yield rows, cols, role
-
-
-TILES = tuple(_tiles())
